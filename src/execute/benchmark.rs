@@ -1,4 +1,4 @@
-//! Jobs without a database, for the benchmark.
+//! Executes jobs without a database, for the benchmark.
 
 use std::time::{Duration, Instant};
 

@@ -9,7 +9,10 @@ use super::sanitize;
 pub(crate) fn read_crontab() -> io::Result<String> {
     match run("-l", "") {
         Err(error) if error.to_string().contains("no crontab for") => Ok(String::new()),
-        text => String::from_utf8(text?).map_err(|_| io::Error::other("the crontab is not UTF-8")),
+        Err(error) => Err(error),
+        Ok(text) => {
+            String::from_utf8(text).map_err(|_| io::Error::other("the crontab is not UTF-8"))
+        }
     }
 }
 
@@ -18,7 +21,8 @@ pub(crate) fn replace_crontab(text: &str) -> io::Result<()> {
     run(if text.is_empty() { "-r" } else { "-" }, text).map(drop)
 }
 
-/// Returns what `crontab` printed. If it failed, the error is its message.
+/// Runs `crontab` with this argument and this input, and returns what it printed. If it failed, the
+/// error is its message.
 fn run(argument: &str, input: &str) -> io::Result<Vec<u8>> {
     let mut command = Command::new("crontab");
     sanitize::withhold_variables(&mut command);
@@ -31,12 +35,13 @@ fn run(argument: &str, input: &str) -> io::Result<Vec<u8>> {
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|cause| io::Error::other(super::why_not_started("crontab", &cause)))?;
-    // `crontab` reads either all input before it prints anything, or no input.
-    if let Some(mut stdin) = child.stdin.take() {
-        match stdin.write_all(input.as_bytes()) {
-            Err(cause) if cause.kind() != io::ErrorKind::BrokenPipe => return Err(cause),
-            _ => {}
-        }
+    // Write all input before reading the output: `crontab` prints nothing before it has read all
+    // input. If it reads none, the pipe breaks, and its exit status says what happened.
+    if let Some(mut stdin) = child.stdin.take()
+        && let Err(cause) = stdin.write_all(input.as_bytes())
+        && cause.kind() != io::ErrorKind::BrokenPipe
+    {
+        return Err(cause);
     }
     let output = child.wait_with_output()?;
     if output.status.success() {

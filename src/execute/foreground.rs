@@ -1,5 +1,4 @@
-//! A command in the foreground. With `shell`, the only place that starts, signals and awaits
-//! the processes of jobs.
+//! Runs a command in the foreground: in jobctl's own process group, with its terminal.
 
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -17,56 +16,48 @@ use super::sanitize;
 
 /// How a command in the foreground ended.
 pub(crate) enum Foreground {
+    /// The exit status was 0.
     Succeeded(Printed),
     /// The exit status, or 128 and the signal that killed the command, as in a shell.
     Failed(u8),
+    /// The command did not start.
     NotStarted(io::Error),
-    /// The command started, and the system does not report how it ended.
+    /// The command started, but the system does not report how it ended.
     Unknown(io::Error),
 }
 
 /// What a command wrote to its stdout.
 #[derive(Default)]
 pub(crate) struct Printed {
-    /// `None`: it is longer than the limit.
+    /// All of it; `None`: it is longer than the limit.
     pub(crate) kept: Option<Vec<u8>>,
-    /// Why jobctl could not pass all of it on. A reader that has closed its pipe needs no more.
+    /// Why jobctl could not pass all of it on. That a reader has closed its pipe is no error.
     pub(crate) unwritten: Option<io::Error>,
 }
 
-/// Runs a command in jobctl's own process group, with its stdin and stderr. Passes stdout on, and
-/// also returns it if it has at most `limit` bytes. A signal ends only the command, because jobctl
-/// must stay to report how the command ended. Both ignore the signals that jobctl inherited as
-/// ignored, as under `nohup`.
+/// Runs a command in jobctl's own process group, with jobctl's stdin and stderr, and returns how it
+/// ended. Passes its stdout on, and also returns that if it has at most `limit` bytes.
+///
+/// A signal ends only the command, because jobctl must stay to report how the command ended. Both
+/// ignore the signals that jobctl inherited as ignored, as under `nohup`.
 pub(crate) fn foreground(words: &[String], limit: usize) -> Foreground {
     let ignored: Vec<_> = sanitize::ignored_signals().collect();
     let caught =
         [SIGHUP, SIGINT, SIGQUIT, SIGTERM].into_iter().filter(|signal| !ignored.contains(signal));
-    // A Ctrl-C reaches the whole group. SIGTERM and SIGHUP may reach only jobctl, so they are
-    // passed on. SIGCHLD must not stay ignored, as some daemons leave it: no exit status could be
-    // read.
-    let signals = Signals::new(caught.chain([SIGCHLD]));
+    // Also catch SIGCHLD, which some daemons leave ignored: while it is ignored, no exit status can
+    // be read.
+    let caught = Signals::new(caught.chain([SIGCHLD]));
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]).stdout(Stdio::piped());
     sanitize::withhold_variables(&mut command);
-    let (mut signals, mut child) = match signals.and_then(|caught| Ok((caught, command.spawn()?))) {
+    let (signals, mut child) = match caught.and_then(|signals| Ok((signals, command.spawn()?))) {
         Ok(started) => started,
         Err(error) => return Foreground::NotStarted(error),
     };
-    // If the system refuses a descriptor or a thread, no signal is passed on.
     let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).ok();
-    if let Some(command) = process.as_ref().and_then(|process| process.try_clone().ok()) {
-        let _ = thread::Builder::new().spawn(move || {
-            for number in signals.forever() {
-                let signal = match number {
-                    SIGTERM => Signal::TERM,
-                    SIGHUP => Signal::HUP,
-                    _ => continue,
-                };
-                // Ignore an error: the command may have ended.
-                let _ = pidfd_send_signal(&command, signal);
-            }
-        });
+    if let Some(process) = process.as_ref().and_then(|process| process.try_clone().ok()) {
+        // If the system refuses a descriptor or this thread, no signal is passed on.
+        let _ = thread::Builder::new().spawn(move || pass_on_signals(signals, &process));
     }
     let printed = child.stdout.take().map(|stdout| pass_on(stdout, process.as_ref(), limit));
     match child.wait() {
@@ -79,8 +70,22 @@ pub(crate) fn foreground(words: &[String], limit: usize) -> Foreground {
     }
 }
 
+/// Passes SIGTERM and SIGHUP on, which may reach only jobctl. The terminal sends a Ctrl-C to the
+/// whole group itself.
+fn pass_on_signals(mut signals: Signals, process: &OwnedFd) {
+    for number in signals.forever() {
+        let signal = match number {
+            SIGTERM => Signal::TERM,
+            SIGHUP => Signal::HUP,
+            _ => continue,
+        };
+        // Ignore an error: the command may have ended.
+        let _ = pidfd_send_signal(process, signal);
+    }
+}
+
 /// Writes what the command prints to jobctl's own stdout at once, until the command has ended or
-/// has closed its stdout. A process in the background may keep it open for longer.
+/// has closed its stdout. Does not wait for a process in the background that keeps it open.
 fn pass_on(mut stdout: ChildStdout, process: Option<&OwnedFd>, limit: usize) -> Printed {
     let mut printed = Printed { kept: Some(Vec::new()), unwritten: None };
     let mut chunk = [0; 8192];
@@ -89,6 +94,7 @@ fn pass_on(mut stdout: ChildStdout, process: Option<&OwnedFd>, limit: usize) -> 
         events.extend(process.map(|process| PollFd::new(process, PollFlags::IN)));
         match poll(&mut events, None) {
             Err(Errno::INTR) => continue,
+            // Nothing is left to read, so the event is the end of the command.
             Ok(_) if events[0].revents().is_empty() => return printed,
             _ => {}
         }
@@ -97,14 +103,17 @@ fn pass_on(mut stdout: ChildStdout, process: Option<&OwnedFd>, limit: usize) -> 
             Ok(0) | Err(_) => return printed,
             Ok(length) => length,
         };
-        // A closed stdout does not stop the command.
         let mut own = io::stdout().lock();
         let written = own.write_all(&chunk[..length]).and_then(|()| own.flush());
-        let failure = written.err().filter(|error| error.kind() != io::ErrorKind::BrokenPipe);
-        printed.unwritten = printed.unwritten.or(failure);
-        printed.kept = printed.kept.filter(|kept| kept.len() + length <= limit);
-        if let Some(kept) = &mut printed.kept {
-            kept.extend_from_slice(&chunk[..length]);
+        // The command goes on, even if nobody reads. Report the first other error.
+        if let Err(error) = written
+            && error.kind() != io::ErrorKind::BrokenPipe
+        {
+            printed.unwritten.get_or_insert(error);
+        }
+        match &mut printed.kept {
+            Some(kept) if kept.len() + length <= limit => kept.extend_from_slice(&chunk[..length]),
+            _ => printed.kept = None,
         }
     }
 }

@@ -9,16 +9,19 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// As process 1, starts jobctl again, and reaps processes and passes signals on until that jobctl
-/// has ended. Only a process of its own can reap: a supervisor of a job waits for its command, and
-/// must find the exit status. Returns `None` in any other process, or if it can't start jobctl.
+/// As process 1, starts jobctl again as a child, and reaps processes and passes signals on until
+/// this child has ended. Returns its exit status; `None` in any other process, or if it can't start
+/// jobctl.
+///
+/// The tick itself can't reap all orphans, because that would also take the exit statuses of its
+/// commands. So the init is a process of its own.
 pub(crate) fn run_as_init() -> Option<ExitCode> {
     if process::id() != 1 {
         return None;
     }
     let mut signals = Signals::new([SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM]).ok()?;
     let mut command = Command::new(env::current_exe().ok()?);
-    // In its own group, so that Ctrl-C reaches it once: through this process.
+    // In a group of its own, a Ctrl-C reaches the child only once: through this process.
     let child = command.args(env::args_os().skip(1)).process_group(0).spawn().ok()?;
     let child = Pid::from_child(&child);
     for signal in signals.forever() {
@@ -40,8 +43,7 @@ pub(crate) fn run_as_init() -> Option<ExitCode> {
     None
 }
 
-/// Reaps all processes that have ended. Returns the exit status of `child` if it is one of them;
-/// 128 and the signal if a signal killed it, as in a shell.
+/// Reaps all processes that have ended. Returns the exit status of `child`, if it is one of them.
 fn reap(child: Pid) -> Option<u8> {
     let mut ended = None;
     while let Ok(Some((process, status))) = wait(WaitOptions::NOHANG) {
@@ -52,7 +54,8 @@ fn reap(child: Pid) -> Option<u8> {
     ended
 }
 
-/// Returns the exit status that a shell would report.
+/// Returns the exit status that a shell would report: 128 and the signal if a signal killed the
+/// process.
 fn exit_status(status: WaitStatus) -> u8 {
     let of_signal = status.terminating_signal().map(|signal| 128 + signal);
     let status = status.exit_status().or(of_signal);

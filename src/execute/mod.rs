@@ -43,8 +43,8 @@ const OWN_DESCRIPTORS: u64 = 64;
 /// needs for a moment.
 const JOB_DESCRIPTORS: u64 = 12;
 
-/// Raises the limit of open descriptors for this many executions at a time. The usual limit is for
-/// a process that opens few, and jobs fail fast without descriptors.
+/// Raises the limit of open descriptors for this many executions at a time. The usual limit is too
+/// low for many jobs, and without descriptors they would fail at once.
 pub(crate) fn raise_descriptor_limit(executions: usize) {
     let limit = getrlimit(Resource::Nofile);
     let wanted = OWN_DESCRIPTORS + JOB_DESCRIPTORS * executions as u64;
@@ -55,7 +55,7 @@ pub(crate) fn raise_descriptor_limit(executions: usize) {
     }
 }
 
-/// Returns whether this host is short of a resource now, for any job.
+/// Returns whether the error says that this host is short of a resource now, whatever the job.
 fn is_exhaustion(error: &io::Error) -> bool {
     matches!(
         Errno::from_io_error(error),
@@ -63,14 +63,16 @@ fn is_exhaustion(error: &io::Error) -> bool {
     )
 }
 
-/// Returns why a program that jobctl's own environment names did not start.
+/// Returns why a program did not start that jobctl runs in its own directory, with its own PATH.
 pub(crate) fn why_not_started(word: &str, error: &io::Error) -> String {
-    let (why, note) = not_started(word, None, None, error);
-    note.map_or(why.clone(), |note| format!("{why}; {note}"))
+    match not_started(word, None, None, error) {
+        (why, Some(note)) => format!("{why}; {note}"),
+        (why, None) => why,
+    }
 }
 
-/// Returns why a program did not start, as viewers may read it, and a note for the history and the
-/// log.
+/// Returns why a program did not start, in words that viewers may read, and a note for the history
+/// and the log, which they do not read.
 ///
 /// - `word`: the program as the command writes it.
 /// - `folder`: the command's working directory; `None`: that of jobctl.
@@ -95,12 +97,12 @@ fn not_started(
     (why, note)
 }
 
-/// Returns where the system looked for a program that is written with its path; `None` if there is
-/// nothing to add.
+/// Returns a note about a program that is written with its path: where the system looked for it, or
+/// what it lacks. `None`: there is nothing to add.
 fn about_path(word: &str, folder: Option<&Path>, error: &io::Error) -> Option<String> {
     let folder = folder.map(Path::to_owned).or_else(|| env::current_dir().ok()).unwrap_or_default();
-    // A word with other characters is not only a path, and may contain a password.
-    let path = Some(word).filter(|word| action::is_plain_path(word));
+    // Show only a plain path. A word with other characters may also contain a password.
+    let path = if action::is_plain_path(word) { Some(word) } else { None };
     if error.kind() == io::ErrorKind::NotFound && folder.join(word).is_file() {
         let file = with_quoted("file", path);
         Some(format!("the {file} exists, but not the interpreter that its first line names"))
@@ -114,10 +116,14 @@ fn about_path(word: &str, folder: Option<&Path>, error: &io::Error) -> Option<St
 
 /// Returns a noun, followed by the quoted name of its object if that may be shown.
 fn with_quoted(noun: &str, name: Option<&str>) -> String {
-    name.map_or_else(|| noun.to_owned(), |name| format!("{noun} `{name}`"))
+    match name {
+        Some(name) => format!("{noun} `{name}`"),
+        None => noun.to_owned(),
+    }
 }
 
-/// Names the folders in which a command looks for programs. `own` is its own PATH.
+/// Returns words for the folders in which a command looks for programs. `own` is the command's own
+/// PATH; `None`: it has that of jobctl.
 fn search_path(own: Option<&String>) -> String {
     match own.cloned().or_else(|| env::var("PATH").ok()) {
         Some(path) => format!("PATH is `{}`", plain::line(&path)),
@@ -134,21 +140,20 @@ pub(crate) enum ShellPolicy {
 }
 
 impl ShellPolicy {
-    /// Refuses a command that this host must not run.
+    /// Fails if this host must not run a command.
     fn check(self, command: &Shell) -> Result<(), Failure> {
-        let why = match (self, command.is_defined) {
-            (Self::Any, _) | (Self::Defined, true) => return Ok(()),
-            (Self::Defined, false) => {
-                "--shell defined: this host runs only commands of definitions"
-            }
-            (Self::Off, _) => "--shell off: this host runs no commands",
+        let why = match self {
+            Self::Any => return Ok(()),
+            Self::Defined if command.is_defined => return Ok(()),
+            Self::Defined => "--shell defined: this host runs only commands of definitions",
+            Self::Off => "--shell off: this host runs no commands",
         };
         Err(Failure::NotAllowed(why.to_owned()))
     }
 }
 
-/// Executes the actions that this host's policy allows. Claims already skip other actions, but a
-/// trigger or a false server may change a claimed run. So only this check is reliable.
+/// Executes the actions that this host's policy allows. Claims already skip other actions. But a
+/// trigger or a false server may change a claimed run, so only the check here is reliable.
 #[derive(Debug)]
 pub(crate) struct Executor {
     shell: ShellPolicy,
@@ -156,6 +161,7 @@ pub(crate) struct Executor {
 }
 
 impl Executor {
+    /// Returns an executor that runs the commands and calls the hosts that these policies allow.
     pub(crate) fn new(shell: ShellPolicy, hosts: HostPolicy) -> Self {
         Self { shell, caller: Caller::new(hosts) }
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::job::attempt::{JobOutput, STDERR_LINE};
 
-/// The most bytes of each stream's beginning that are stored, and of its end.
+/// At most this many bytes of a stream's beginning are stored, and as many of its end.
 const PART_LIMIT: usize = 32 * 1024;
 
 /// The first and the last `PART_LIMIT` bytes of a stream, and its length.
@@ -12,6 +12,7 @@ const PART_LIMIT: usize = 32 * 1024;
 pub(super) struct Capture {
     head: Vec<u8>,
     tail: VecDeque<u8>,
+    /// The length of the whole stream.
     bytes: u64,
 }
 
@@ -36,17 +37,18 @@ impl Capture {
             self.head.extend(self.tail);
             return text(&self.head);
         }
-        // Drop a character that the gap has cut in two.
-        let whole = self.head.iter().rposition(|byte| is_char_start(*byte)).unwrap_or(0);
-        if std::str::from_utf8(&self.head[whole..]).is_err() {
-            self.head.truncate(whole);
+        // The gap may have cut two characters: drop the parts of them, at the end of the head and
+        // at the begin of the tail.
+        let last_char = self.head.iter().rposition(|byte| is_char_start(*byte)).unwrap_or(0);
+        if std::str::from_utf8(&self.head[last_char..]).is_err() {
+            self.head.truncate(last_char);
         }
         let tail = from_char_start(self.tail.make_contiguous());
         format!("{}\n[{left_out} bytes left out]\n{}", text(&self.head), text(tail))
     }
 }
 
-/// Appends `chunk`, and drops all but the last `limit` bytes.
+/// Appends `chunk` to `tail`, and drops all but the last `limit` bytes of it.
 pub(super) fn push_bounded(tail: &mut VecDeque<u8>, chunk: &[u8], limit: usize) {
     let chunk = &chunk[chunk.len().saturating_sub(limit)..];
     tail.drain(..(tail.len() + chunk.len()).saturating_sub(limit));
@@ -68,19 +70,24 @@ pub(super) fn join(stdout: Capture, stderr: Capture) -> JobOutput {
     JobOutput { text, bytes, truncated }
 }
 
-/// Returns valid UTF-8 without NUL. PostgreSQL rejects anything else, and the result with it.
+/// Returns bytes as valid UTF-8 without NUL: PostgreSQL rejects anything else, and the result of
+/// the attempt with it.
 pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).replace('\0', "\u{fffd}")
 }
 
-/// Drops the rest of a character that was cut in two.
+/// Returns the bytes from the first begin of a character on, without the rest of a character that
+/// was cut in two.
 pub(super) fn from_char_start(bytes: &[u8]) -> &[u8] {
-    &bytes[bytes.iter().take(4).position(|byte| is_char_start(*byte)).unwrap_or(0)..]
+    // A character has at most four bytes. If none of the first four begins one, this is no UTF-8.
+    let start = bytes.iter().take(4).position(|byte| is_char_start(*byte)).unwrap_or(0);
+    &bytes[start..]
 }
 
-/// Whether a character of UTF-8 starts with this byte.
+/// Whether a character of UTF-8 may start with this byte.
 fn is_char_start(byte: u8) -> bool {
-    byte & 0xc0 != 0x80
+    // All later bytes of a character begin with the bits 10.
+    byte & 0b1100_0000 != 0b1000_0000
 }
 
 #[cfg(test)]

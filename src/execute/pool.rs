@@ -15,10 +15,11 @@ const BYTES_UNRECORDED: usize = 4 * 1024 * 1024;
 /// The state of a pool.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PoolState {
-    /// The maximum of threads: fewer than wanted if the system has no more.
+    /// The maximum number of threads. It is lower than wanted if the system has no more.
     pub(crate) size: usize,
+    /// How many tasks run.
     pub(crate) running: usize,
-    /// Tasks that wait for a thread.
+    /// How many tasks wait for a thread.
     pub(crate) waiting: usize,
     /// Since when the oldest waiting task waits.
     pub(crate) oldest: Option<Instant>,
@@ -29,16 +30,19 @@ pub(crate) struct PoolState {
 pub(crate) enum WakeWhen {
     #[default]
     Never,
-    /// At most `waiting` tasks wait, or `ended` tasks or `bytes` of their output are ready.
+    /// As soon as at most `waiting` tasks wait for a thread, or at least `ended` results or `bytes`
+    /// of their output wait for the owner.
     Shortage { waiting: usize, ended: usize, bytes: usize },
-    /// Any task has ended.
+    /// As soon as any task has ended.
     Ended,
 }
 
 /// Threads that turn tasks `T` into results `R`.
 pub(crate) struct Pool<T, R> {
     shared: Arc<Shared<T, R>>,
+    /// The maximum number of threads.
     size: usize,
+    /// How many threads were started. They never end.
     threads: usize,
 }
 
@@ -47,9 +51,11 @@ type Work<T, R> = dyn Fn(T, &Stop) -> R + Send + Sync;
 /// What the owner and the threads share.
 struct Shared<T, R> {
     tasks: Mutex<Tasks<T, R>>,
+    /// Wakes the threads that wait for a task.
     arrived: Condvar,
+    /// Runs a task, and returns its result.
     work: Box<Work<T, R>>,
-    /// Returns the bytes of output in a result.
+    /// Returns the number of bytes of output in a result.
     bytes: fn(&R) -> usize,
     /// Wakes the owner.
     wake: Box<dyn Fn() + Send + Sync>,
@@ -81,20 +87,20 @@ impl<T, R> Tasks<T, R> {
         if is_full { None } else { self.waiting.pop_front() }
     }
 
-    /// Returns whether to wake the owner now. If so, forgets that it waits, because it is woken
-    /// once.
+    /// Returns whether the owner must be woken now, because the state for which it waits is
+    /// reached. If so, the owner no longer counts as waiting, because it is woken only once.
     fn take_wake(&mut self) -> bool {
-        let wakes = match self.wake_when {
+        let is_reached = match self.wake_when {
             WakeWhen::Never => false,
             WakeWhen::Shortage { waiting, ended, bytes } => {
                 self.waiting.len() <= waiting || self.ended.len() >= ended || self.bytes >= bytes
             }
             WakeWhen::Ended => !self.ended.is_empty(),
         };
-        if wakes {
+        if is_reached {
             self.wake_when = WakeWhen::Never;
         }
-        wakes
+        is_reached
     }
 }
 
@@ -135,20 +141,19 @@ impl<T: Send + 'static, R: Send + 'static> Pool<T, R> {
     pub(crate) fn submit(&mut self, tasks: Vec<(T, Arc<Stop>)>) -> io::Result<()> {
         let submitted = Instant::now();
         let mut queue = self.shared.tasks();
-        queue.waiting.extend(tasks.into_iter().map(|(task, stop)| QueuedTask {
-            task,
-            stop,
-            submitted,
-        }));
+        for (task, stop) in tasks {
+            queue.waiting.push_back(QueuedTask { task, stop, submitted });
+        }
         let idle = self.threads - queue.running;
-        let missing = queue.waiting.len().saturating_sub(idle).min(self.size - self.threads);
+        let more_threads = queue.waiting.len().saturating_sub(idle).min(self.size - self.threads);
         drop(queue);
         self.shared.arrived.notify_all();
-        for _ in 0..missing {
+        for _ in 0..more_threads {
             let shared = Arc::clone(&self.shared);
             match thread::Builder::new().spawn(move || shared.work()) {
                 Ok(_) => self.threads += 1,
                 Err(error) if self.threads == 0 => return Err(error),
+                // Go on with fewer threads.
                 Err(error) => {
                     let (size, wanted) = (self.threads, self.size);
                     log::warn!("cannot run {wanted} jobs at a time, only {size}: {error}");
@@ -165,12 +170,13 @@ impl<T: Send + 'static, R: Send + 'static> Pool<T, R> {
         self.shared.tasks().waiting.drain(..).map(|task| task.task).collect()
     }
 
-    /// Lets the pool wake its owner once, when the state `wake_when` is reached. Returns true if it
-    /// is reached already; then nothing wakes the owner. `unrecorded` is the number of bytes of
-    /// output that the owner has taken, but not yet recorded.
+    /// Lets the pool wake its owner once, when the state `wake_when` is reached. Returns true if
+    /// this state is reached already. Then nothing wakes the owner. `unrecorded` is the number of
+    /// bytes of output that the owner has taken, but not yet recorded.
     pub(crate) fn wake_when(&self, wake_when: WakeWhen, unrecorded: usize) -> bool {
         let mut tasks = self.shared.tasks();
         if unrecorded < tasks.unrecorded {
+            // Threads may wait because too much was unrecorded.
             self.shared.arrived.notify_all();
         }
         tasks.unrecorded = unrecorded;
@@ -187,12 +193,14 @@ impl<T: Send + 'static, R: Send + 'static> Pool<T, R> {
 }
 
 impl<T, R> Shared<T, R> {
+    /// Locks the tasks.
     fn tasks(&self) -> MutexGuard<'_, Tasks<T, R>> {
         // No code under this lock can panic.
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The main loop of a thread. It never returns; the thread ends with the process.
+    /// Runs one task after the other on this thread. Never returns: the thread ends with the
+    /// process.
     fn work(&self) {
         let mut ended = None;
         loop {
@@ -201,7 +209,8 @@ impl<T, R> Shared<T, R> {
         }
     }
 
-    /// Hands over the result of a task, and waits for the next one.
+    /// Hands over the result of the task that has ended, if there is one, and waits for the next
+    /// task.
     fn next(&self, ended: Option<R>) -> QueuedTask<T> {
         let mut tasks = self.tasks();
         if let Some(ended) = ended {

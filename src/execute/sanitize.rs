@@ -1,4 +1,6 @@
-//! File descriptors and ignored signals that jobctl inherited, from `nohup`, supervisors or
+//! What processes that jobctl starts must not inherit.
+//!
+//! jobctl itself inherits file descriptors and ignored signals, from `nohup`, supervisors or
 //! background shells. A job must not inherit them: it would keep a wrapper's lock file locked, and
 //! an ignored signal could not stop it. A command in the foreground inherits them. No command gets
 //! the variables with jobctl's own secrets.
@@ -34,12 +36,12 @@ pub(super) fn withhold_variables(command: &mut Command) {
 /// Lets only root read this process's environment and memory. Otherwise every process of the same
 /// user, such as a job, could read /proc/PID/environ.
 pub(crate) fn hide_environment() {
-    // An error is ignored: an old kernel may not support this.
+    // Ignore an error: an old kernel may not support this.
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
 }
 
-/// Withholds inherited descriptors and ignored signals from later processes. The first call does
-/// the work, so a tick that starts nothing pays nothing.
+/// Withholds inherited descriptors and ignored signals from later processes. Only the first call
+/// does the work, and a tick that starts nothing does not call it.
 pub(super) fn withhold() -> io::Result<()> {
     static WITHHELD: OnceLock<Result<(), io::ErrorKind>> = OnceLock::new();
     let withheld = WITHHELD.get_or_init(|| {
@@ -49,7 +51,8 @@ pub(super) fn withhold() -> io::Result<()> {
     (*withheld).map_err(io::Error::from)
 }
 
-/// Closes inherited descriptors, other than stdin, stdout and stderr, in later processes.
+/// Makes the system close inherited descriptors in later processes, except stdin, stdout and
+/// stderr.
 fn withhold_descriptors() {
     let descriptors = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     for number in descriptors.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
@@ -63,21 +66,27 @@ fn withhold_descriptors() {
     }
 }
 
-/// Catches the signals that are ignored, without any effect on jobctl: a new process gets the
-/// default action of a caught signal. Also, no exit status can be read while SIGCHLD is ignored.
+/// Catches the signals that are ignored, so that a new process gets their default action. A handler
+/// sets a flag that nothing reads, so jobctl still ignores them. But an exit status can be read
+/// now, which is not possible while SIGCHLD is ignored.
 fn withhold_ignored_signals() -> io::Result<()> {
     // std resets SIGPIPE itself. The terminal's signals would repeat endlessly if they were caught,
     // and no job has a terminal.
     const STILL_IGNORED: [i32; 4] = [SIGPIPE, SIGTSTP, SIGTTIN, SIGTTOU];
-    ignored_signals()
-        .filter(|signal| !FORBIDDEN.contains(signal) && !STILL_IGNORED.contains(signal))
-        .try_for_each(|signal| flag::register(signal, Arc::default()).map(drop))
+    for signal in ignored_signals() {
+        if !FORBIDDEN.contains(&signal) && !STILL_IGNORED.contains(&signal) {
+            flag::register(signal, Arc::default())?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns the signals that this process ignores now.
 pub(crate) fn ignored_signals() -> impl Iterator<Item = i32> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
+    let hexadecimal = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = hexadecimal.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok());
+    let mask = mask.unwrap_or_default();
+    // The lowest bit is that of signal 1.
     (1..=31).filter(move |signal| mask >> (signal - 1) & 1 == 1)
 }

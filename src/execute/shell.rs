@@ -1,5 +1,4 @@
-//! The command of a job. With `foreground` and `init_process`, the only place that starts, signals
-//! and awaits processes.
+//! Runs the command of a job.
 //!
 //! Each command leads its own process group, so that its children can be stopped with it and a
 //! Ctrl-C for jobctl does not reach it. One thread supervises one command. It sleeps on the pipes
@@ -24,7 +23,7 @@ use crate::job::action::{Shell, ShellCommand};
 use crate::job::attempt::{AttemptIdentity, AttemptResult, Outcome, StopReason};
 use crate::job::failure::Failure;
 
-/// The same shell as for cron and system(3), whatever PATH contains.
+/// The shell that cron and system(3) use, too, whatever PATH contains.
 const SHELL: &str = "/bin/sh";
 /// The time between SIGTERM and SIGKILL.
 const KILL_GRACE: Duration = Duration::from_secs(5);
@@ -35,32 +34,33 @@ const DEATH_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often to check whether a process group still has processes; there is no event to wait for.
 const GROUP_POLL: Duration = Duration::from_millis(10);
 
-/// Runs the command until it exits, times out or is stopped. Then it ends the command's group.
+/// Runs a command until it exits, times out or is stopped, and returns the result. At the end, ends
+/// all processes of the command's group.
 pub(super) fn run(
     shell: &Shell,
     identity: &AttemptIdentity,
     timeout: Option<Duration>,
     stop: &Stop,
 ) -> AttemptResult {
-    match spawn(shell, identity) {
-        Err(error) => not_started(shell, &error),
-        Ok(child) => match ShellProcess::new(child, &shell.stdin, stop) {
-            Ok(process) => {
-                let mut ended = process.supervise(timeout);
-                // A shell has not found a program, so note where it looked.
-                if ended.exit_code == Some(127) {
-                    let path = || super::search_path(shell.env.get("PATH"));
-                    ended.note.get_or_insert_with(path);
-                }
-                ended
-            }
-            // The command was killed, but may already have had effects: the attempt counts.
-            Err(error) => AttemptResult::unstarted(Failure::Spawn(error.to_string())),
-        },
+    let child = match spawn(shell, identity) {
+        Ok(child) => child,
+        Err(error) => return not_started(shell, &error),
+    };
+    let process = match ShellProcess::new(child, &shell.stdin, stop) {
+        Ok(process) => process,
+        // Not `Exhausted`, which would not count the attempt: the command was killed, but may
+        // already have had effects.
+        Err(error) => return AttemptResult::unstarted(Failure::Spawn(error.to_string())),
+    };
+    let mut result = process.supervise(timeout);
+    // A shell exits with 127 if it has not found a program, so note where it looked.
+    if result.exit_code == Some(127) {
+        result.note.get_or_insert_with(|| super::search_path(shell.env.get("PATH")));
     }
+    result
 }
 
-/// Starts the command as the leader of a new process group, with its attempt in variables.
+/// Starts the command as the leader of a new process group. Variables tell it its attempt.
 fn spawn(shell: &Shell, identity: &AttemptIdentity) -> io::Result<Child> {
     sanitize::withhold()?;
     let mut command = Command::new(program(shell));
@@ -83,8 +83,9 @@ fn spawn(shell: &Shell, identity: &AttemptIdentity) -> io::Result<Child> {
         .stdin(if shell.stdin.is_empty() { Stdio::null() } else { Stdio::piped() })
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    // Linux starts no process with a variable of 128 KiB.
+    // Linux starts no process with a variable of 128 KiB, so leave out a list that long.
     let after = identity.after.as_ref().filter(|ids| ids.len() < 100_000);
+    // Without a value, remove the variable: jobctl may have inherited one of another run.
     for (name, value) in [
         ("JOBCTL_SCHEDULED_FOR", identity.scheduled_for.as_ref()),
         ("JOBCTL_AFTER", after),
@@ -106,7 +107,8 @@ fn program(shell: &Shell) -> &str {
     }
 }
 
-/// Describes why a command did not start, so that the line is understood without its context.
+/// Returns the result for a command that did not start. Its failure and its note say why in words
+/// that are clear without their context.
 fn not_started(shell: &Shell, error: &io::Error) -> AttemptResult {
     if let Some(directory) = shell.cwd.as_deref().filter(|directory| !Path::new(directory).is_dir())
     {
@@ -120,25 +122,29 @@ fn not_started(shell: &Shell, error: &io::Error) -> AttemptResult {
         shell.env.get("PATH"),
         error,
     );
-    let ended = AttemptResult::unstarted(match error.kind() {
-        _ if super::is_exhaustion(error) => Failure::Exhausted(why),
-        ErrorKind::ArgumentListTooLong => Failure::Unstartable("argument list too long".to_owned()),
-        _ => Failure::Spawn(why),
-    });
-    AttemptResult { note, ..ended }
+    let failure = if super::is_exhaustion(error) {
+        Failure::Exhausted(why)
+    } else if error.kind() == ErrorKind::ArgumentListTooLong {
+        Failure::Unstartable("argument list too long".to_owned())
+    } else {
+        Failure::Spawn(why)
+    };
+    AttemptResult { note, ..AttemptResult::unstarted(failure) }
 }
 
 /// A started command and the open ends of its pipes.
 struct ShellProcess<'a> {
     child: Child,
+    /// The process group, whose id is the pid of the child.
     group: Pid,
-    /// Pidfds of descendants in other groups of the session, found when the end begins: `timeout`
-    /// of the shell leads its own group. A process with its own session has detached itself, as a
-    /// daemon does.
+    /// Pidfds of descendants in other groups of the session, found when the end begins. For
+    /// example, the program `timeout` moves to a group of its own. A process with a session of its
+    /// own is left alone, because it has detached itself, as a daemon does.
     strays: Vec<OwnedFd>,
-    /// Readable once the child has exited. The child stays a zombie until it is awaited, so no
-    /// other process can get its pid or its group's id.
+    /// The pidfd of the child, which is readable once the child has exited. The child stays a
+    /// zombie until it is awaited, so no other process can get its pid or its group's id.
     exited: OwnedFd,
+    /// The rest of the input.
     stdin: &'a [u8],
     stdout: Capture,
     stderr: Capture,
@@ -148,7 +154,7 @@ struct ShellProcess<'a> {
 }
 
 impl<'a> ShellProcess<'a> {
-    /// Prepares the pipes of a started command. Kills the command if the system refuses.
+    /// Prepares the supervision of a started command. Kills the command if the system refuses that.
     fn new(mut child: Child, stdin: &'a str, stop: &'a Stop) -> io::Result<Self> {
         let group = Pid::from_child(&child);
         let nonblocking = |(end, _)| ioctl_fionbio(end, true);
@@ -156,7 +162,7 @@ impl<'a> ShellProcess<'a> {
         let exited = match prepared.and_then(|()| pidfd_open(group, PidfdFlags::empty())) {
             Ok(exited) => exited,
             Err(error) => {
-                // jobctl is out of descriptors. It can't supervise the command, so it must kill it.
+                // jobctl is out of descriptors, so it can't supervise the command.
                 let _ = kill_process_group(group, Signal::KILL);
                 let _ = child.wait();
                 return Err(error.into());
@@ -175,48 +181,61 @@ impl<'a> ShellProcess<'a> {
         })
     }
 
-    /// Waits until the command exits, times out or is stopped; ends its group, and returns the
+    /// Waits until the command exits, times out or is stopped. Then ends its group, and returns the
     /// result.
     fn supervise(mut self, timeout: Option<Duration>) -> AttemptResult {
-        let started = Instant::now();
-        let mut reason = None;
-        while reason.is_none() && !self.wait(self.time_left(started, timeout)) {
-            reason = self.stop.asked().map(Outcome::Stopped).or_else(|| {
-                let limit = timeout.filter(|limit| started.elapsed() >= *limit)?;
-                Some(Outcome::Failed(Failure::Timeout(limit)))
-            });
-        }
-        // The command may have exited meanwhile.
-        reason = reason.filter(|_| !self.wait(Duration::ZERO));
-        let status = if reason.is_some() { self.end() } else { self.child.wait().ok() };
+        let ended_early = self.wait_for_end(timeout);
+        let status = if ended_early.is_some() { self.end() } else { self.child.wait().ok() };
         let note = match status {
-            // The group got SIGKILL as well; there is nothing to try again.
+            // The group got SIGKILL, too, so there is nothing more to try.
             None => Some("the command could not be killed and may still run"),
             Some(_) => self.end_leftover(),
         };
         let exit_code = status.and_then(|status| status.code());
         let signal = status.and_then(|status| status.signal());
-        // The command used the time after SIGTERM to finish its work.
-        let has_finished = |reason: &Outcome| {
-            matches!(reason, Outcome::Stopped(StopReason::Interrupted)) && exit_code == Some(0)
+        let outcome = match (ended_early, exit_code) {
+            // After an interruption, the command used the time after SIGTERM to finish its work.
+            (None | Some(Outcome::Stopped(StopReason::Interrupted)), Some(0)) => Outcome::Succeeded,
+            (Some(ended_early), _) => ended_early,
+            (None, Some(code)) => Outcome::Failed(Failure::ExitCode(code)),
+            (None, None) => Outcome::Failed(Failure::Signal(signal.unwrap_or(0))),
         };
-        let outcome = reason.filter(|reason| !has_finished(reason)).unwrap_or(match exit_code {
-            Some(0) => Outcome::Succeeded,
-            Some(code) => Outcome::Failed(Failure::ExitCode(code)),
-            None => Outcome::Failed(Failure::Signal(signal.unwrap_or(0))),
-        });
         let (output, note) = (output::join(self.stdout, self.stderr), note.map(str::to_owned));
         AttemptResult { outcome, exit_code, signal, http_status: None, output, note }
     }
 
-    /// Returns the time until the next check, at most until the timeout or the end of the lease.
-    fn time_left(&self, started: Instant, timeout: Option<Duration>) -> Duration {
-        let remaining = self.stop.remaining().min(SLICE);
-        timeout.map_or(remaining, |limit| remaining.min(limit.saturating_sub(started.elapsed())))
+    /// Waits until the command exits, or until it must be ended. Returns why it must be ended;
+    /// `None`: it has exited.
+    fn wait_for_end(&mut self, timeout: Option<Duration>) -> Option<Outcome> {
+        let started = Instant::now();
+        loop {
+            if self.wait(self.time_left(started, timeout)) {
+                return None;
+            }
+            let reason = if let Some(why) = self.stop.asked() {
+                Outcome::Stopped(why)
+            } else if let Some(limit) = timeout.filter(|limit| started.elapsed() >= *limit) {
+                Outcome::Failed(Failure::Timeout(limit))
+            } else {
+                continue;
+            };
+            // The command may have exited meanwhile.
+            let has_exited = self.wait(Duration::ZERO);
+            return if has_exited { None } else { Some(reason) };
+        }
     }
 
-    /// Ends the group: SIGTERM, and SIGKILL if the command does not exit in time. Returns `None` if
-    /// the command is stuck in the kernel.
+    /// Returns the time until the next check, at most until the timeout or the end of the lease.
+    fn time_left(&self, started: Instant, timeout: Option<Duration>) -> Duration {
+        let until_check = self.stop.remaining().min(SLICE);
+        match timeout {
+            Some(limit) => until_check.min(limit.saturating_sub(started.elapsed())),
+            None => until_check,
+        }
+    }
+
+    /// Ends the group: by SIGTERM, and by SIGKILL if the command does not exit in time. Returns
+    /// `None` if the command is stuck in the kernel.
     fn end(&mut self) -> Option<ExitStatus> {
         // Find strays before the signals: a process whose parent has ended is no longer a
         // descendant.
@@ -239,19 +258,19 @@ impl<'a> ShellProcess<'a> {
         if !self.is_alive() {
             return None;
         }
-        // After a stop, the processes already have SIGTERM: the shell of a script ends at once, and
-        // what it had started has the rest of the time. A second SIGTERM may mean "now" to a
-        // process.
-        let (asked, grace) = match self.asked_at {
-            Some(asked) => (asked, KILL_GRACE),
-            None => (Instant::now(), LEFTOVER_GRACE),
+        let (asked_at, grace) = match self.asked_at {
+            // `end` has sent SIGTERM to all of them. The shell of a script ends at once, and the
+            // processes that it has started get the rest of the time. Send no second SIGTERM, which
+            // may mean "now" to a process.
+            Some(asked_at) => (asked_at, KILL_GRACE),
+            None => {
+                self.terminate();
+                (Instant::now(), LEFTOVER_GRACE)
+            }
         };
-        if self.asked_at.is_none() {
-            self.terminate();
-        }
         let until = Instant::now() + grace + DEATH_TIMEOUT;
         while self.is_alive() && Instant::now() < until {
-            if asked.elapsed() > self.stop.grace(grace) {
+            if asked_at.elapsed() > self.stop.grace(grace) {
                 self.signal(Signal::KILL);
             }
             std::thread::sleep(GROUP_POLL);
@@ -260,17 +279,20 @@ impl<'a> ShellProcess<'a> {
         if self.is_alive() {
             return Some("processes of the command could not be ended and may still run");
         }
-        // After a stop, processes may still have been ending; do not report them as left behind.
-        self.asked_at.is_none().then_some("the command left processes behind, which were ended")
+        // After a stop, processes may only have taken longer to end. Then the command did not leave
+        // them behind.
+        let was_stopped = self.asked_at.is_some();
+        if was_stopped { None } else { Some("the command left processes behind, which were ended") }
     }
 
     /// Whether a process of the group or a stray is alive.
     fn is_alive(&self) -> bool {
-        let is_alive = |stray: &OwnedFd| {
-            let mut exited = [PollFd::new(stray, PollFlags::IN)];
-            poll(&mut exited, Some(&Timespec::default())) == Ok(0)
+        // A pidfd is readable once its process has ended.
+        let is_running = |stray: &OwnedFd| {
+            let mut ended = [PollFd::new(stray, PollFlags::IN)];
+            poll(&mut ended, Some(&Timespec::default())) == Ok(0)
         };
-        process_table::is_alive(self.group) || self.strays.iter().any(is_alive)
+        process_table::is_alive(self.group) || self.strays.iter().any(is_running)
     }
 
     /// Asks the processes to end. A stopped process sees SIGTERM only after SIGCONT.
@@ -287,8 +309,8 @@ impl<'a> ShellProcess<'a> {
         }
     }
 
-    /// Moves data until the child has exited or the time is up. Returns whether the child has
-    /// exited. Does not wait for other processes that keep a pipe open.
+    /// Moves data through the pipes until the child has exited or the time is up. Returns whether
+    /// the child has exited. Does not wait for other processes that keep a pipe open.
     fn wait(&mut self, at_most: Duration) -> bool {
         let until = Instant::now() + at_most;
         loop {
@@ -300,12 +322,13 @@ impl<'a> ShellProcess<'a> {
         }
     }
 
-    /// Sleeps until some data can be moved or the child has exited. Returns whether it has.
+    /// Sleeps until some data can be moved, the child has exited or the time is up. Returns whether
+    /// the child has exited.
     fn poll(&self, at_most: Duration) -> bool {
         let mut watched = vec![PollFd::new(&self.exited, PollFlags::IN)];
         let pipes = pipes(&self.child).into_iter().flatten();
         watched.extend(pipes.map(|(end, flags)| PollFd::from_borrowed_fd(end, flags)));
-        // A poll fails only if a signal interrupts the wait. The caller polls again.
+        // Ignore an error: a signal has interrupted the wait, and the caller polls again.
         let _ = poll(&mut watched, Timespec::try_from(at_most).ok().as_ref());
         !watched[0].revents().is_empty()
     }
@@ -330,20 +353,24 @@ fn pipes(child: &Child) -> [Option<(BorrowedFd<'_>, PollFlags)>; 3] {
 /// Writes as much to stdin as the pipe takes now, and closes it after the last byte.
 fn feed(pipe: &mut Option<ChildStdin>, rest: &mut &[u8]) {
     while let Some(open) = pipe {
-        match if rest.is_empty() { Ok(0) } else { open.write(rest) } {
+        if rest.is_empty() {
+            *pipe = None;
+            return;
+        }
+        match open.write(rest) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => return,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Ok(written) if written > 0 => *rest = &rest[written..],
-            // All is written, or the command has closed its stdin.
+            // The command has closed its stdin.
             _ => *pipe = None,
         }
     }
 }
 
-/// Reads what a pipe has now, and closes it at its end.
+/// Reads what a pipe has now, up to a limit, and closes it at its end.
 fn collect<R: Read>(pipe: &mut Option<R>, capture: &mut Capture, stop: &Stop) {
     let mut chunk = [0; 16 * 1024];
-    // Read a limited amount, so that an endless stream can't delay the other stream or the timeout.
+    // Without the limit, an endless stream could delay the other stream or the timeout.
     for _ in 0..16 {
         let Some(open) = pipe else { return };
         match open.read(&mut chunk) {

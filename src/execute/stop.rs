@@ -1,6 +1,6 @@
-//! Ends an execution from outside, and shows what it has printed. The tick asks; the executing
-//! thread checks after each `SLICE`. An execution also ends if its lease is not renewed in time,
-//! even if the tick hangs.
+//! Ends an execution from outside, and shows what it has printed. The tick asks for the end, and
+//! the executing thread checks after each `SLICE` whether it did. An execution also ends if its
+//! lease is not renewed in time, even if the tick hangs.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,29 +12,35 @@ use crate::job::attempt::StopReason;
 /// How long an executing thread waits before it checks whether the execution must end.
 pub(super) const SLICE: Duration = Duration::from_millis(100);
 
-/// The most bytes of output that are in memory while a job runs: the last ones.
+/// This many bytes of a running job's output are kept to show them: the last ones.
 const LIVE: usize = 8 * 1024;
 
 /// The limits that a tick sets for the execution of a run, and the output so far.
 #[derive(Debug)]
 pub(crate) struct Stop {
     state: Mutex<StopState>,
+    /// The time between SIGTERM and SIGKILL if the lease is lost.
     lost_grace: Duration,
+    /// When it is too late to start; `None`: never.
     start_by: Option<Instant>,
 }
 
 #[derive(Debug)]
 struct StopState {
+    /// Why the tick asked the execution to end, if it did.
     asked: Option<StopReason>,
+    /// Whether the grace period is over.
     is_hurried: bool,
+    /// When the execution must end, unless its lease is renewed.
     until: Instant,
     /// The end of what the job has printed, both streams in the order of arrival.
     printed: VecDeque<u8>,
+    /// Whether the job has printed something that was not taken yet.
     has_new_output: bool,
 }
 
 impl Stop {
-    /// The execution may continue until `until`, which `extend` moves. At that time its command
+    /// Lets the execution continue until `until`, which `extend` moves. At that time, its command
     /// gets SIGTERM, and SIGKILL after `lost_grace`.
     pub(crate) fn new(until: Instant, lost_grace: Duration) -> Self {
         let (printed, has_new_output) = (VecDeque::new(), false);
@@ -42,7 +48,7 @@ impl Stop {
         Self { state: Mutex::new(state), lost_grace, start_by: None }
     }
 
-    /// The execution must not start at `start_by` or later.
+    /// Forbids the execution to start at `start_by` or later.
     pub(crate) fn starting_by(self, start_by: Option<Instant>) -> Self {
         Self { start_by, ..self }
     }
@@ -52,16 +58,17 @@ impl Stop {
         self.start_by.is_some_and(|start_by| Instant::now() >= start_by)
     }
 
+    /// Locks the state.
     fn state(&self) -> MutexGuard<'_, StopState> {
         // No code under this lock can panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets the execution continue until `until`, unless it was asked to end. An answer that comes
-    /// too late extends nothing, even if the executing thread has not ended the execution yet:
-    /// another worker may have the run.
+    /// Lets the execution continue until `until`, unless it was asked to end.
     pub(crate) fn extend(&self, until: Instant) {
         let mut state = self.state();
+        // After the end of its lease, another worker may have the run. Then extend nothing, even if
+        // the executing thread has not ended the execution yet.
         if Instant::now() < state.until {
             state.until = until;
         }
@@ -77,23 +84,29 @@ impl Stop {
         self.state().is_hurried = true;
     }
 
-    /// Returns why the execution must end, if it must: it was asked to, or its lease was not
-    /// renewed.
+    /// Returns why the execution must end: because it was asked to, or because its lease was not
+    /// renewed. `None`: it may continue.
     pub(crate) fn asked(&self) -> Option<StopReason> {
         let StopState { asked, until, .. } = *self.state();
-        asked.or_else(|| (Instant::now() >= until).then_some(StopReason::LeaseLost))
+        if asked.is_none() && Instant::now() >= until {
+            return Some(StopReason::LeaseLost);
+        }
+        asked
     }
 
-    /// Returns the time between SIGTERM and SIGKILL, at most `usual`.
+    /// Returns the time between SIGTERM and SIGKILL: `usual`, or less if the tick is in a hurry or
+    /// the lease is lost.
     pub(crate) fn grace(&self, usual: Duration) -> Duration {
         let StopState { asked, is_hurried, until, .. } = *self.state();
-        // After the lease is lost, another worker may start the same run, so end soon. This is so
-        // even if the execution was asked to end for another reason before.
+        // Another worker may soon start the same run, even if this execution was asked to end for
+        // another reason before.
         let is_lost = asked == Some(StopReason::LeaseLost) || Instant::now() >= until;
-        match (is_hurried, is_lost) {
-            (true, _) => Duration::ZERO,
-            (false, true) => usual.min(self.lost_grace),
-            (false, false) => usual,
+        if is_hurried {
+            Duration::ZERO
+        } else if is_lost {
+            usual.min(self.lost_grace)
+        } else {
+            usual
         }
     }
 
@@ -112,11 +125,14 @@ impl Stop {
     /// Takes the end of the output, if the job has printed something since the last call.
     pub(crate) fn take_new_output(&self) -> Option<String> {
         let mut state = self.state();
-        let is_new = std::mem::take(&mut state.has_new_output);
-        is_new.then(|| output::text(output::from_char_start(state.printed.make_contiguous())))
+        if !std::mem::take(&mut state.has_new_output) {
+            return None;
+        }
+        let printed = state.printed.make_contiguous();
+        Some(output::text(output::from_char_start(printed)))
     }
 
-    /// Notes that the output that was taken last did not arrive, so it is new again.
+    /// Makes the output that was taken last count as new again, because it was not stored.
     pub(crate) fn output_not_sent(&self) {
         let mut state = self.state();
         state.has_new_output = !state.printed.is_empty();

@@ -268,7 +268,7 @@ impl Store {
         })
     }
 
-    /// Counts what a tick of this worker leaves alone on purpose, up to `limit` of each kind.
+    /// Counts what a tick of this worker leaves alone on purpose. Counts runs only up to `limit`.
     pub(crate) fn count_stopped(
         &self,
         worker: &str,

@@ -11,21 +11,23 @@ use crate::execute::output;
 use crate::job::attempt::JobOutput;
 use crate::job::failure::{Failure, RetryAfter};
 
-/// The maximum of bytes that are read from an answer's body.
+/// At most this many bytes of an answer's body are kept.
 const BODY_LIMIT: usize = 64 * 1024;
 
-/// Reads the beginning of the body. If the body is longer than the limit, the connection is closed
+/// Reads the beginning of the body, and returns it as output. Also returns the error that ended the
+/// body early, if there was one. If the body is longer than the limit, the connection is closed
 /// instead of kept for the next call.
 pub(super) fn read(body: Body) -> (JobOutput, Result<(), Error>) {
     let announced = body.content_length();
     let mut start = Vec::new();
-    let end = body.into_reader().take(BODY_LIMIT as u64 + 1).read_to_end(&mut start);
+    // One byte more than the limit shows that the body is longer.
+    let result = body.into_reader().take(BODY_LIMIT as u64 + 1).read_to_end(&mut start);
     let read = start.len() as u64;
     let truncated = start.len() > BODY_LIMIT;
     start.truncate(BODY_LIMIT);
     let bytes = if truncated { announced.unwrap_or_default().max(read) } else { read };
     let output = JobOutput { text: output::text(&start), bytes, truncated };
-    (output, end.map(drop).map_err(Error::from))
+    (output, result.map(drop).map_err(Error::from))
 }
 
 /// Returns the failure that a status means, or `None` for success.
@@ -34,20 +36,23 @@ pub(super) fn judge<T>(response: &Response<T>) -> Option<Failure> {
     if status.is_success() {
         return None;
     }
-    let may_wait =
-        matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
-    let retry_after = if may_wait { retry_after(response.headers()) } else { None };
+    let retry_after = match status {
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+            retry_after(response.headers())
+        }
+        _ => None,
+    };
     Some(Failure::HttpStatus { status: status.as_u16(), retry_after })
 }
 
-/// Returns the value of a header, unless it has several different ones.
+/// Returns the value of a header; `None` if it is missing or has several different values.
 pub(super) fn only(headers: &HeaderMap, name: HeaderName) -> Option<&HeaderValue> {
     let mut values = headers.get_all(name).iter();
     values.next().filter(|first| values.all(|other| other == first))
 }
 
-/// Reads seconds or a date. A date is compared with the server's own `Date` if there is one,
-/// because the two clocks may differ.
+/// Reads the header `Retry-After`, which has seconds or a date; `None` if it is missing or has
+/// neither.
 fn retry_after(headers: &HeaderMap) -> Option<RetryAfter> {
     let text = |name: HeaderName| only(headers, name)?.to_str().ok().map(str::trim);
     let wish = text(header::RETRY_AFTER)?;
@@ -56,7 +61,8 @@ fn retry_after(headers: &HeaderMap) -> Option<RetryAfter> {
     }
     let until = date(wish)?;
     Some(match text(header::DATE).and_then(date) {
-        Some(from) => RetryAfter::In((until - from).to_std().unwrap_or_default()),
+        // Compare with the server's own time, because its clock may differ from the one here.
+        Some(now) => RetryAfter::In((until - now).to_std().unwrap_or_default()),
         None => RetryAfter::At(until),
     })
 }
@@ -64,12 +70,17 @@ fn retry_after(headers: &HeaderMap) -> Option<RetryAfter> {
 /// Reads a date in one of the three formats of RFC 9110, section 5.6.7. Like curl, it ignores the
 /// name of the weekday, which may be wrong.
 fn date(text: &str) -> Option<DateTime<Utc>> {
-    let is_weekday = |text: &str| text.chars().all(|c| c.is_ascii_alphabetic() || c == ',');
-    let (_, text) = text.split_once(' ').filter(|(day, _)| is_weekday(day)).unwrap_or(("", text));
+    let is_weekday = |word: &str| word.chars().all(|c| c.is_ascii_alphabetic() || c == ',');
+    let date = match text.split_once(' ') {
+        Some((day, rest)) if is_weekday(day) => rest,
+        _ => text,
+    };
+    if let Ok(date) = DateTime::parse_from_rfc2822(date) {
+        return Some(date.to_utc());
+    }
     let obsolete = ["%d-%b-%y %H:%M:%S GMT", "%b %e %H:%M:%S %Y"];
-    let read = |format: &&str| NaiveDateTime::parse_from_str(text, format).ok();
-    let utc = || obsolete.iter().find_map(read).map(|date| date.and_utc());
-    DateTime::parse_from_rfc2822(text).ok().map(Into::into).or_else(utc)
+    let read = |format: &&str| NaiveDateTime::parse_from_str(date, format).ok();
+    obsolete.iter().find_map(read).map(|date| date.and_utc())
 }
 
 #[cfg(test)]

@@ -37,26 +37,28 @@ use crate::text::duration;
 /// The timeout of TCP and TLS together. The name lookup before them may take until the call's
 /// timeout.
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
-/// The size of each buffer. It exceeds the largest allowed header, because ureq takes a full buffer
-/// for the end of the stream.
+/// The size of each buffer. It must exceed the largest allowed header: if a buffer is full, ureq
+/// believes that the stream has ended.
 pub(super) const BUFFER: usize = HEADER_LIMIT + 16 * 1024;
 
-// The state of a call belongs to its thread, not to its connection: connections are pooled and
-// move between threads.
+// The state of a call belongs to its thread, not to its connection, because connections are pooled
+// and move between threads.
 scoped_thread_local!(static STOP: Stop);
 scoped_thread_local!(static CALL_STATE: CallState);
 
 /// The call that is made on this thread.
 #[derive(Debug)]
 struct CallState {
-    /// When the call, or the connection that it makes now, ends with which timeout.
+    /// When the present step of the call must end, and the timeout that ends it then: that of the
+    /// whole call, or that of the step.
     limit: Cell<(Instant, Timeout)>,
     sent_part: Cell<SentPart>,
-    /// The connection already served an earlier request.
+    /// Whether the connection served an earlier request.
     is_reused: Cell<bool>,
 }
 
-/// Runs `call`. Its connections give up when it is stopped or at `deadline`.
+/// Runs `call`, and returns its result. Its connections give up when `stop` asks for it, or at
+/// `deadline`.
 pub(super) fn within<T>(deadline: Instant, stop: &Stop, call: impl FnOnce() -> T) -> T {
     let state = CallState {
         limit: Cell::new((deadline, Timeout::Global)),
@@ -77,11 +79,11 @@ pub(super) fn is_connection_reused() -> bool {
     CALL_STATE.with(|state| state.is_reused.get())
 }
 
-/// Begins a request. Until a connection is made, it counts as one over a connection that already
-/// served another request.
+/// Begins a request on this thread.
 pub(super) fn begin_request() {
     CALL_STATE.with(|state| {
         state.sent_part.set(SentPart::Nothing);
+        // If ureq makes no connection, it uses an old one. `connect` sets this to false.
         state.is_reused.set(true);
     });
 }
@@ -95,19 +97,19 @@ fn check_time() -> Result<(), Error> {
     if Instant::now() < until { Ok(()) } else { Err(Error::Timeout(timeout)) }
 }
 
-/// Runs `work` until this limit, or that of the call if it comes first.
-fn until_limit<T>(own_limit: (Instant, Timeout), work: impl FnOnce() -> T) -> T {
+/// Runs a step of the call that must end at its own limit, or at that of the call if it is earlier.
+fn until_limit<T>(own_limit: (Instant, Timeout), step: impl FnOnce() -> T) -> T {
     CALL_STATE.with(|state| {
-        let limit = state.limit.get();
-        state.limit.set(if own_limit.0 < limit.0 { own_limit } else { limit });
-        let result = work();
-        state.limit.set(limit);
+        let call_limit = state.limit.get();
+        state.limit.set(if own_limit.0 < call_limit.0 { own_limit } else { call_limit });
+        let result = step();
+        state.limit.set(call_limit);
         result
     })
 }
 
-/// Looks up nothing: ureq asks its resolver before every request, even if a pooled connection
-/// serves it. The `Dialer` looks names up.
+/// Looks up nothing, because the `Dialer` looks names up. ureq would ask a resolver before every
+/// request, even if a pooled connection serves it.
 #[derive(Debug)]
 pub(super) struct NoResolver;
 
@@ -121,11 +123,12 @@ impl Resolver for NoResolver {
 #[derive(Debug)]
 pub(super) struct Dialer {
     policy: HostPolicy,
-    /// Made at the first call over https, so that others do not read the root certificates.
+    /// The settings of TLS, or why there are none. They are made at the first call over https, so
+    /// that a tick without such a call does not read the root certificates.
     tls: OnceLock<Result<Arc<ClientConfig>, String>>,
 }
 
-/// Returns the settings of TLS: which authorities are trusted.
+/// Makes the settings of TLS: connections trust the authorities that this host trusts.
 fn tls_config() -> Result<Arc<ClientConfig>, String> {
     let roots = system_roots().map_err(|error| error.to_string())?;
     let trust = Trust { roots, revoked: Vec::new() };
@@ -142,19 +145,18 @@ impl Dialer {
         Self { policy, tls: OnceLock::new() }
     }
 
-    /// Returns the settings of TLS, which are read at the first call over https.
+    /// Returns the settings of TLS. The first call makes them.
     fn tls(&self) -> Result<Arc<ClientConfig>, Error> {
         let config = self.tls.get_or_init(tls_config).clone();
         config.map_err(|why| worded(Failure::Tls(why)))
     }
 
-    /// Returns the addresses of a host that the policy allows.
+    /// Returns the addresses of a host that the policy allows. Fails if it allows none.
     fn addresses(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, Error> {
         let not_allowed = |why: &str| worded(Failure::NotAllowed(why.to_owned()));
-        let reach = self
-            .policy
-            .reach(host)
-            .ok_or_else(|| not_allowed("--http-allow does not allow the server on this host"))?;
+        let Some(reach) = self.policy.reach(host) else {
+            return Err(not_allowed("--http-allow does not allow the server on this host"));
+        };
         let mut found = resolve(host, port)?;
         if reach == Reach::Public {
             found.retain(|address| is_public(address.ip()));
@@ -179,22 +181,24 @@ impl Connector for Dialer {
         let host = details.uri.host().unwrap_or_default();
         let port = details.uri.port_u16().unwrap_or(if details.needs_tls() { 443 } else { 80 });
         let addresses = self.addresses(host, port)?;
-        let tls = details.needs_tls().then(|| self.tls()).transpose()?;
+        let tls = if details.needs_tls() { Some(self.tls()?) } else { None };
         let connected = until_limit((Instant::now() + CONNECT_LIMIT, Timeout::Connect), || {
-            connect(&addresses).and_then(|stream| match tls {
+            let stream = connect(&addresses)?;
+            match tls {
                 Some(config) => encrypted(stream, config, host),
                 None => Ok(HttpSocket::new(HttpStream::Plain(stream))),
-            })
+            }
         });
         CALL_STATE.with(|state| {
-            // Only the handshake was sent so far.
+            // The handshake is no part of the request.
             state.sent_part.set(SentPart::Nothing);
             state.is_reused.set(false);
         });
-        connected.map(|socket| Some(Normalized::new(socket))).map_err(|error| match error {
-            Error::Timeout(Timeout::Connect) => unconnected(&ErrorKind::TimedOut.into()),
-            other => other,
-        })
+        match connected {
+            Ok(socket) => Ok(Some(Normalized::new(socket))),
+            Err(Error::Timeout(Timeout::Connect)) => Err(unconnected(&ErrorKind::TimedOut.into())),
+            Err(other) => Err(other),
+        }
     }
 }
 
@@ -210,8 +214,8 @@ fn unconnected(error: &io::Error) -> Error {
     })
 }
 
-/// Looks a host up in a thread of its own, because the lookup can't be interrupted. The thread may
-/// outlive the call.
+/// Returns the addresses of a host. Looks it up in a thread of its own, which may outlive the call,
+/// because the lookup can't be interrupted.
 fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Error> {
     let name = bare(host).to_owned();
     if let Ok(address) = name.parse::<IpAddr>() {
@@ -236,23 +240,24 @@ fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, Error> {
         .map_err(|error| worded(Failure::Transport(unresolved(&error.to_string()))))
 }
 
-/// Words the system's error. musl calls a temporary failure `Try again`, which reads as advice.
+/// Returns words for the system's error about a lookup.
 fn unresolved(error: &str) -> String {
+    // musl calls a temporary failure `Try again`, which reads as advice.
     let error = error.replace("Try again", "temporary failure of name resolution");
     format!("cannot look up the server: {error}")
 }
 
-/// Tries one address after the other. Each gets its share of the remaining time, so that a silent
-/// address does not take the time of the next.
+/// Connects to the first address that answers. Each address gets its share of the remaining time,
+/// so that a silent one does not take the time of the next.
 fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, Error> {
-    let mut last = io::Error::from(ErrorKind::AddrNotAvailable);
-    for (untried, address) in (1..=addresses.len()).rev().zip(addresses) {
+    let mut last_error = io::Error::from(ErrorKind::AddrNotAvailable);
+    for (tried, address) in addresses.iter().enumerate() {
         check_time()?;
         let until = CALL_STATE.with(|state| state.limit.get().0);
         let time_left = until.saturating_duration_since(Instant::now());
-        let share = time_left / u32::try_from(untried).unwrap_or(u32::MAX);
-        let stream = TcpStream::connect_timeout(address, share.max(Duration::from_millis(1)));
-        match stream {
+        let share = time_left / u32::try_from(addresses.len() - tried).unwrap_or(u32::MAX);
+        // A timeout of zero would be an error.
+        match TcpStream::connect_timeout(address, share.max(Duration::from_millis(1))) {
             Ok(stream) => {
                 let set = stream
                     .set_nodelay(true)
@@ -260,14 +265,14 @@ fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, Error> {
                     .and_then(|()| stream.set_write_timeout(Some(SLICE)));
                 return set.map(|()| stream).map_err(|error| unconnected(&error));
             }
-            Err(error) => last = error,
+            Err(error) => last_error = error,
         }
     }
     check_time()?;
-    Err(unconnected(&last))
+    Err(unconnected(&last_error))
 }
 
-/// Makes the TLS handshake.
+/// Makes the TLS handshake, and returns the encrypted connection.
 fn encrypted(
     mut stream: TcpStream,
     config: Arc<ClientConfig>,
@@ -288,6 +293,7 @@ enum HttpStream {
 }
 
 impl HttpStream {
+    /// Returns the connection without TLS.
     fn tcp(&self) -> &TcpStream {
         match self {
             Self::Plain(stream) => stream,
@@ -333,8 +339,8 @@ impl HttpSocket {
     }
 }
 
-/// Repeats `step` until it moves some bytes. Checks the time before every step, so that a server
-/// can't extend a call by sending single bytes.
+/// Repeats `step` until it has not only waited, and returns how many bytes it has moved. Checks the
+/// time before every step, so that a server can't extend a call by sending single bytes.
 fn retry(mut step: impl FnMut() -> io::Result<usize>) -> Result<usize, Error> {
     use ErrorKind::{Interrupted, TimedOut, WouldBlock};
 
@@ -365,19 +371,21 @@ impl Transport for HttpSocket {
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
         let free = self.buffers.input_append_buf();
         let mut read = || retry(|| self.stream.read(free));
-        // A server may ignore `Expect: 100-continue`. ureq then sends the body after a second.
-        let read = match timeout.reason {
+        let length = match timeout.reason {
+            // A server may ignore `Expect: 100-continue`. ureq then sends the body after a second.
             Timeout::Await100 => {
                 until_limit((Instant::now() + *timeout.after, timeout.reason), read)
             }
             _ => read(),
         }?;
-        self.buffers.input_appended(read);
-        Ok(read > 0)
+        self.buffers.input_appended(length);
+        Ok(length > 0)
     }
 
-    /// An idle connection with something to read was closed, or got an unexpected answer.
+    /// Returns whether an idle connection can serve another request.
     fn is_open(&mut self) -> bool {
+        // If there is something to read, the server has closed the connection, or has sent an
+        // answer that no request asked for.
         let mut idle = [PollFd::new(self.stream.tcp(), PollFlags::IN)];
         poll(&mut idle, Some(&Timespec::default())) == Ok(0)
     }

@@ -9,7 +9,7 @@ use ureq::Error;
 use super::HEADER_LIMIT;
 use crate::job::failure::Failure;
 
-/// The failure of a call whose answer ends too early.
+/// The text of the failure if an answer ends too early.
 pub(super) const INCOMPLETE: &str =
     "the server closed the connection before its answer was complete; outcome unknown";
 
@@ -31,17 +31,20 @@ pub(super) fn is_closed(error: &io::Error) -> bool {
     matches!(error.kind(), UnexpectedEof | ConnectionReset | ConnectionAborted | BrokenPipe)
 }
 
-/// Describes the error of a call without a complete answer. The text of ureq's errors may contain
-/// the URL, so it is not used.
+/// Returns the failure of a call that has no complete answer because of this error. `sent` is the
+/// part of the request that was sent, and `total` the timeout of the call. The text of ureq's
+/// errors may contain the URL, so it is not used.
 pub(super) fn of_error(error: Error, sent: SentPart, total: Duration) -> Failure {
     let unknown = if sent == SentPart::Something { "; outcome unknown" } else { "" };
     let transport = |why: &str| Failure::Transport(format!("{why}{unknown}"));
     let tls = |why: &str| Failure::Tls(format!("{why}{unknown}"));
     match error {
         Error::Timeout(_) => Failure::Timeout(total),
-        Error::Other(other) => {
-            other.downcast().map_or_else(|_| transport("the call failed"), |worded| *worded)
-        }
+        Error::Other(other) => match other.downcast() {
+            // An error of `worded`.
+            Ok(failure) => *failure,
+            Err(_) => transport("the call failed"),
+        },
         Error::LargeResponseHeader(..) => {
             let limit = HEADER_LIMIT / 1024;
             transport(&format!("the answer has a header longer than {limit} KiB"))
@@ -53,16 +56,15 @@ pub(super) fn of_error(error: Error, sent: SentPart, total: Duration) -> Failure
             transport("the answer is not valid HTTP, or has more than 128 headers")
         }
         Error::Io(error) => {
-            match (tls_problem(&error), error.kind(), sent) {
-                (Some(problem), ..) => tls(&tls_words(&problem)),
-                (None, ErrorKind::UnexpectedEof, SentPart::Something) => {
-                    Failure::Transport(INCOMPLETE.to_owned())
-                }
+            if let Some(problem) = tls_problem(&error) {
+                tls(&tls_words(&problem))
+            } else if error.kind() != ErrorKind::UnexpectedEof {
+                transport(&format!("the connection failed: {error}"))
+            } else if sent == SentPart::Something {
+                Failure::Transport(INCOMPLETE.to_owned())
+            } else {
                 // Only a TLS handshake reads from the server before the request is sent.
-                (None, ErrorKind::UnexpectedEof, SentPart::Nothing) => {
-                    tls("the server closed the connection during the TLS handshake")
-                }
-                (None, ..) => transport(&format!("the connection failed: {error}")),
+                tls("the server closed the connection during the TLS handshake")
             }
         }
         _ => transport("the call failed"),
@@ -75,15 +77,17 @@ fn tls_problem(error: &io::Error) -> Option<Problem> {
     Some(Problem::from(error))
 }
 
-/// Returns the names in the certificate of a server that has another name.
+/// Returns the names in the certificate of a server, if the error is that the server has another
+/// name.
 pub(super) fn certificate_names(error: &Error) -> Option<String> {
     let Error::Io(error) = error else { return None };
     let problem = tls_problem(error)?;
     let names = problem.names();
-    (!names.is_empty()).then(|| names.join(", "))
+    if names.is_empty() { None } else { Some(names.join(", ")) }
 }
 
-/// Words a problem without the names of servers, because viewers read it.
+/// Returns words for a problem and its remedy, without the names of servers, because viewers read
+/// them.
 pub(super) fn tls_words(problem: &Problem) -> String {
     let remedy = match problem.remedy() {
         Remedy::Do(remedy) => remedy,

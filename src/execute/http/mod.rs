@@ -25,11 +25,12 @@ use crate::job::failure::{Failure, is_redirect};
 
 /// The maximum of bytes of an answer's status line and headers, and of one sent header.
 const HEADER_LIMIT: usize = 64 * 1024;
-/// Servers commonly keep an idle connection for 5 s or more. With a shorter limit, a request rarely
-/// meets a connection that is being closed.
+/// How long an idle connection can serve the next request. Servers commonly keep one for 5 s or
+/// more. With a shorter limit, a request rarely meets a connection that is being closed.
 const IDLE_LIMIT: Duration = Duration::from_secs(4);
+/// The maximum of idle connections to all hosts.
 const IDLE_CONNECTIONS: usize = 128;
-/// The probable maximum of threads that call one host at the same time.
+/// The maximum of idle connections to one host: about as many threads call it at the same time.
 const IDLE_CONNECTIONS_PER_HOST: usize = 64;
 
 /// Makes calls from any number of threads over shared connections.
@@ -39,12 +40,14 @@ pub(super) struct Caller {
 }
 
 impl Caller {
+    /// Returns a client that calls only the hosts that the policy allows.
     pub(super) fn new(policy: HostPolicy) -> Self {
         Self { agent: agent(policy) }
     }
 
-    /// Makes the call on this thread. It ends soon after it is stopped, or at `timeout` (else the
-    /// call's own, else 30 s), which includes the name lookup, redirects and the body.
+    /// Makes a call on this thread, and returns the result. The call ends soon after it is stopped,
+    /// or when its time is up: `timeout`, else that of the call, else 30 s. This time includes the
+    /// name lookup, redirects and the body.
     pub(super) fn call(
         &self,
         call: &Http,
@@ -60,25 +63,28 @@ impl Caller {
                 return AttemptResult { note, ..AttemptResult::unstarted(failure) };
             }
         };
-        let ended = dialer::within(deadline, stop, || self.follow(request, call.redirects, total));
-        match (&ended.outcome, stop.asked()) {
-            // A stop can make a call fail with any error. But if the server answered, that counts.
-            (Outcome::Failed(failure), Some(why))
-                if !matches!(failure, Failure::HttpStatus { .. }) =>
-            {
-                AttemptResult { outcome: Outcome::Stopped(why), ..ended }
-            }
-            _ => ended,
+        let result = dialer::within(deadline, stop, || self.follow(request, call.redirects, total));
+        let has_answer = match &result.outcome {
+            Outcome::Failed(Failure::HttpStatus { .. }) => true,
+            Outcome::Failed(_) => false,
+            Outcome::Succeeded | Outcome::Stopped(_) => true,
+        };
+        match stop.asked() {
+            // A stop can make a call fail with any error. But an answer of the server counts.
+            Some(why) if !has_answer => AttemptResult { outcome: Outcome::Stopped(why), ..result },
+            _ => result,
         }
     }
 
-    /// Sends a request, and then the requests of at most `redirects` redirects.
+    /// Sends a request, and then the requests of at most `redirects` redirects. Returns the result
+    /// of the last one. `total` is the timeout of the call.
     fn follow(&self, mut request: HttpRequest, redirects: u32, total: Duration) -> AttemptResult {
         let (mut redirects_left, first_method) = (redirects, request.method);
         loop {
             let response = match self.send(&request, total) {
                 Ok(response) => response,
-                // The request before the redirect was sent, so the attempt counts.
+                // `Exhausted` would mean that nothing was sent. But the request before the redirect
+                // was sent, so the attempt must count.
                 Err(Unsendable { failure: Failure::Exhausted(why), .. })
                     if redirects_left < redirects =>
                 {
@@ -106,12 +112,13 @@ impl Caller {
         }
     }
 
-    /// Sends one request. Sends it once more if a server closed an open connection at the same
-    /// moment.
+    /// Sends one request, and returns the answer, of which the body is not read yet. Sends the
+    /// request once more if the server closed an old connection at the same moment.
     fn send(&self, request: &HttpRequest, total: Duration) -> Result<Response<Body>, Unsendable> {
         let answer = match send_over(&self.agent, request, IDLE_LIMIT) {
-            // A server may close an open connection while the next request is on its way. The
-            // server may have done what the request asks for (RFC 9110, section 9.2.2).
+            // A server may close an old connection while the next request is on its way. But it may
+            // also have done what the request asks for. So send the request again only if that does
+            // no harm (RFC 9110, section 9.2.2).
             Err(Error::Io(error))
                 if dialer::is_connection_reused()
                     && failure::is_closed(&error)
@@ -132,7 +139,8 @@ impl Caller {
     }
 }
 
-/// Sends a request, over an open connection if one has been idle for less than `idle`.
+/// Sends a request: over an open connection if one has been idle for less than `idle`, else over a
+/// new one.
 fn send_over(
     agent: &Agent,
     request: &HttpRequest,
@@ -144,13 +152,21 @@ fn send_over(
     if let Some(headers) = head.headers_mut() {
         headers.clone_from(&request.headers);
     }
+    // `()` is ureq's request without a body.
     let (mut text, mut nothing) = (request.body, ());
-    let body = text.as_mut().map_or_else(|| nothing.as_body(), AsSendBody::as_body);
+    let body = match &mut text {
+        Some(text) => text.as_body(),
+        None => nothing.as_body(),
+    };
     agent.run(agent.configure_request(head.body(body)?).max_idle_age(idle).build())
 }
 
-/// Returns the result of a call that was answered. `first_method` is its method before redirects;
-/// `unfollowed` says why the last answer is not followed, if it is a redirect.
+/// Returns the result of a call that was answered.
+///
+/// - `request`: the last request, whose answer is `response`.
+/// - `first_method`: the method of the call before redirects.
+/// - `unfollowed`: why the last answer is not followed, if it is a redirect.
+/// - `total`: the timeout of the call.
 fn result(
     response: Response<Body>,
     request: &HttpRequest,
@@ -160,26 +176,25 @@ fn result(
     let status = response.status().as_u16();
     let judged = answer::judge(&response);
     let (output, read) = answer::read(response.into_body());
-    let (outcome, note) = match (judged, read) {
-        // An error status counts, even if the connection breaks during the body.
-        (Some(failure), _) => (Outcome::Failed(failure), is_redirect(status).then_some(unfollowed)),
-        (None, Ok(())) => {
-            let is_changed = request.method != first_method;
-            let note = is_changed.then(|| format!("a redirect changed {first_method} to GET"));
-            (Outcome::Succeeded, note)
-        }
-        (None, Err(error)) => {
-            let failure = failure::of_error(error, SentPart::Something, total);
-            (Outcome::Failed(failure), Some(request.endpoint.note()))
-        }
+    let (outcome, note) = if let Some(failure) = judged {
+        // An error status counts, even if the connection broke during the body.
+        let note = if is_redirect(status) { Some(unfollowed) } else { None };
+        (Outcome::Failed(failure), note)
+    } else if let Err(error) = read {
+        let failure = failure::of_error(error, SentPart::Something, total);
+        (Outcome::Failed(failure), Some(request.endpoint.note()))
+    } else if request.method != first_method {
+        (Outcome::Succeeded, Some(format!("a redirect changed {first_method} to GET")))
+    } else {
+        (Outcome::Succeeded, None)
     };
     let (exit_code, signal, http_status) = (None, None, Some(status));
     AttemptResult { outcome, exit_code, signal, http_status, output, note }
 }
 
-/// Returns the client without its own redirects and timeouts.
+/// Returns ureq's client without its own redirects and timeouts.
 fn agent(policy: HostPolicy) -> Agent {
-    // Set no timeout in ureq: each call has its own timeout, and the socket checks it.
+    // Set no timeout in ureq: each call has its own, and the socket checks it.
     let config = Agent::config_builder()
         .proxy(None)
         .http_status_as_error(false)

@@ -1,7 +1,9 @@
-//! Adapts answers to ureq's parser. The parser rejects header lines that a server folds over
-//! several lines: RFC 9112, section 5.2, asks a client to replace each fold by spaces. And it takes
-//! the headers of an interim answer, such as 100 or 103, for the final answer, and a reset of the
-//! connection for the end of a body without a length.
+//! Adapts answers to ureq's parser, which differs from other clients in three ways:
+//!
+//! - It rejects a header that a server folds over several lines. RFC 9112, section 5.2, asks a
+//!   client to replace each fold by spaces.
+//! - It adds the headers of an interim answer, such as 100 or 103, to the final answer.
+//! - It takes a reset of the connection for the end of a body without a length.
 
 use std::fmt;
 
@@ -17,12 +19,13 @@ pub(super) struct Normalized<T> {
     inner: T,
     /// The headers of the present answer are still incomplete.
     is_header: bool,
-    /// ureq read this input only to look for an interim answer. ureq asks for more input before it
+    /// ureq has looked only for an interim answer in this input. It asks for more input before it
     /// reads the final answer, but the server may have sent all of it.
     is_unread: bool,
 }
 
 impl<T> Normalized<T> {
+    /// Adapts the answers of a connection.
     pub(super) fn new(inner: T) -> Self {
         Self { inner, is_header: true, is_unread: false }
     }
@@ -40,32 +43,33 @@ impl<T: Transport> Transport for Normalized<T> {
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
         if std::mem::take(&mut self.is_unread) && !self.inner.buffers().input().is_empty() {
+            // Let ureq read this input as the final answer before more input comes.
             return Ok(true);
         }
         self.is_unread = timeout.reason == Timeout::Await100;
         // In a body, ureq leaves nothing unread but a line between chunks that has no CR LF yet. If
-        // it ends in LF alone, CR LF may never come.
+        // that line ends in LF alone, CR LF may never come.
         if !self.is_header && self.inner.buffers().input().contains(&b'\n') {
             return Err(Error::BodyStalled);
         }
-        let has_more = self.inner.await_input(timeout);
-        let has_more = has_more.map_err(|error| match error {
-            Error::Io(error) if !self.is_header && is_closed(&error) => {
-                worded(Failure::Transport(INCOMPLETE.to_owned()))
+        let has_more = match self.inner.await_input(timeout) {
+            Ok(has_more) => has_more,
+            Err(Error::Io(error)) if !self.is_header && is_closed(&error) => {
+                return Err(worded(Failure::Transport(INCOMPLETE.to_owned())));
             }
-            other => other,
-        })?;
+            Err(other) => return Err(other),
+        };
         if self.is_header {
-            // ureq consumes the headers only when they are complete.
+            // ureq consumes the headers only when they are complete, so all of them are here.
             let buffers = self.inner.buffers();
             let mut input = buffers.input().to_vec();
             self.is_header = !normalize(&mut input);
             if input != buffers.input() {
-                // The buffer's unconsumed part can't be written.
+                // Unconsumed input can't be changed in place: consume it, and append the new text.
                 buffers.input_consume(buffers.input().len());
                 buffers.input_append_buf()[..input.len()].copy_from_slice(&input);
                 buffers.input_appended(input.len());
-                // Tells the buffer that ureq has not made use of this input yet.
+                // Tell the buffer that ureq has not made use of this input yet.
                 buffers.input_consume(0);
             }
         }
@@ -91,22 +95,26 @@ impl<T> fmt::Debug for Normalized<T> {
 /// Replaces the line break of each folded header by spaces, and removes the headers of interim
 /// answers. Returns whether the headers of the final answer end in this input.
 fn normalize(input: &mut Vec<u8>) -> bool {
-    // The beginnings of the present answer's headers and of the present line.
-    let (mut headers, mut start) = (None, 0);
+    // Where the headers of the present answer begin; `None` before the end of its status line.
+    let mut headers = None;
+    // Where the present line begins.
+    let mut start = 0;
     let mut is_interim = false;
     while let Some(length) = input[start..].iter().position(|byte| *byte == b'\n') {
         let end = start + length;
-        let is_end = matches!(input[start..end], [] | [b'\r']);
+        let is_empty_line = matches!(input[start..end], [] | [b'\r']);
         match headers {
             None => {
                 is_interim = is_interim_status(&input[start..end]);
                 (headers, start) = (Some(end + 1), end + 1);
             }
-            Some(first) if is_end && is_interim => {
+            // The end of an interim answer: keep its status line and the empty line.
+            Some(first) if is_empty_line && is_interim => {
                 input.drain(first..start);
                 (headers, start) = (None, first + length + 1);
             }
-            Some(_) if is_end => return true,
+            Some(_) if is_empty_line => return true,
+            // The next line continues this header.
             Some(_) if matches!(input.get(end + 1), Some(b' ' | b'\t')) => {
                 input[end] = b' ';
                 if input[end - 1] == b'\r' {
@@ -119,10 +127,11 @@ fn normalize(input: &mut Vec<u8>) -> bool {
     false
 }
 
-/// Returns whether another answer follows: 1xx, except 101, which ends HTTP on this connection.
+/// Returns whether this is the status line of an interim answer, after which another answer
+/// follows: 1xx, except 101, which ends HTTP on this connection.
 fn is_interim_status(line: &[u8]) -> bool {
-    let code = line.get("HTTP/1.1".len()..).unwrap_or_default();
-    code.starts_with(b" 1") && !code.starts_with(b" 101")
+    let after_version = line.get("HTTP/1.1".len()..).unwrap_or_default();
+    after_version.starts_with(b" 1") && !after_version.starts_with(b" 101")
 }
 
 #[cfg(test)]

@@ -8,24 +8,28 @@ use url::Host;
 #[derive(Debug)]
 pub(crate) struct HostPolicy(Vec<Entry>);
 
+/// An entry of `--http-allow`.
 #[derive(Debug, Eq, PartialEq)]
 enum Entry {
-    /// `*.example.com`, stored as `.example.com`; `*` is stored as the empty text.
+    /// A pattern: `*.example.com` is stored as `.example.com`, and `*` as the empty text.
     Below(String),
     Name(String),
     Address(IpAddr),
 }
 
-/// The addresses that a host may have.
+/// The addresses to which the name of a host may lead.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Reach {
+    /// Any address.
     Everywhere,
-    /// The owner of a name in an allowed domain must not direct jobctl to this host's network.
+    /// Only addresses of the public Internet. The owner of a name in an allowed domain must not
+    /// direct jobctl to this host's network.
     Public,
 }
 
 impl HostPolicy {
-    /// Fails with the entry that is neither a host name, an address, `*.DOMAIN` nor `*`.
+    /// Returns the policy with these entries. Fails with an entry that is neither a host name, an
+    /// address, `*.DOMAIN` nor `*`.
     pub(crate) fn new(allowed: &[String]) -> Result<Self, String> {
         let entries = allowed.iter().map(|entry| {
             Entry::parse(entry).ok_or_else(|| {
@@ -39,60 +43,76 @@ impl HostPolicy {
         entries.collect::<Result<_, _>>().map(Self)
     }
 
-    /// Returns `None` if the host may not be called. The URL was normalized: a host written as
-    /// `2130706433` or `0x7f.1` is `127.0.0.1` here.
+    /// Returns whether a host may be called, and at which addresses:
+    ///
+    /// - If there are no entries, or if an entry is exactly this host: at any address.
+    /// - If only a pattern (`*.DOMAIN` or `*`) matches the host: at public addresses.
+    /// - Otherwise `None`: the host may not be called.
+    ///
+    /// `host` comes from a normalized URL, which has `127.0.0.1` instead of `2130706433` or
+    /// `0x7f.1`.
     pub(super) fn reach(&self, host: &str) -> Option<Reach> {
-        if self.0.is_empty() {
-            return Some(Reach::Everywhere);
-        }
+        let Self(entries) = self;
         let host = Entry::exact(host);
-        if self.0.contains(&host) {
+        if entries.is_empty() || entries.contains(&host) {
             return Some(Reach::Everywhere);
         }
-        let is_matched = |domain: &String| match &host {
-            // RFC 6761: these names always mean this host.
-            Entry::Name(name) if name == "localhost" || name.ends_with(".localhost") => false,
-            Entry::Name(name) => name.len() > domain.len() && name.ends_with(domain),
-            _ => domain.is_empty(),
-        };
-        let mut entries = self.0.iter();
-        entries
-            .any(|entry| matches!(entry, Entry::Below(domain) if is_matched(domain)))
-            .then_some(Reach::Public)
+        let is_matched = entries.iter().any(|entry| entry.is_pattern_of(&host));
+        if is_matched { Some(Reach::Public) } else { None }
     }
 }
 
 impl Entry {
-    /// Reads an entry: `*`, `*.DOMAIN`, a name or an address.
+    /// Reads an entry: `*`, `*.DOMAIN`, a name or an address. Returns `None` for anything else.
     fn parse(entry: &str) -> Option<Self> {
         if entry == "*" {
             return Some(Self::Below(String::new()));
         }
-        let (wild, name) = entry.strip_prefix("*.").map_or((false, entry), |domain| (true, domain));
+        let (is_pattern, name) = match entry.strip_prefix("*.") {
+            Some(domain) => (true, domain),
+            None => (false, entry),
+        };
         let is_label = |label: &str| {
             let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
             !label.is_empty() && label.chars().all(is_plain)
         };
-        // Reject an address in another form, such as 127.1: in a URL, the same address has the
-        // usual form.
+        // Reject an address in another form, such as 127.1. It would match no host, because a
+        // normalized URL has this address in the usual form.
         let is_name = |name: &str| matches!(Host::parse(name), Ok(Host::Domain(_)));
         match Self::exact(name) {
             Self::Name(name) if name.split('.').all(is_label) && is_name(&name) => {
-                Some(if wild { Self::Below(format!(".{name}")) } else { Self::Name(name) })
+                Some(if is_pattern { Self::Below(format!(".{name}")) } else { Self::Name(name) })
             }
-            Self::Address(address) if !wild => Some(Self::Address(address)),
+            Self::Address(address) if !is_pattern => Some(Self::Address(address)),
             _ => None,
         }
     }
 
-    /// Reads a name or an address, in one form for each.
+    /// Reads a name or an address. Names that mean the same become equal: in lower case, and
+    /// without a dot at the end.
     fn exact(host: &str) -> Self {
         let host = host.strip_suffix('.').unwrap_or(host);
-        bare(host).parse().map_or_else(|_| Self::Name(host.to_ascii_lowercase()), Self::Address)
+        match bare(host).parse() {
+            Ok(address) => Self::Address(address),
+            Err(_) => Self::Name(host.to_ascii_lowercase()),
+        }
+    }
+
+    /// Whether this is a pattern that matches a host.
+    fn is_pattern_of(&self, host: &Self) -> bool {
+        let Self::Below(domain) = self else { return false };
+        match host {
+            // RFC 6761: these names always mean this host, so only an exact entry allows them.
+            Self::Name(name) if name == "localhost" || name.ends_with(".localhost") => false,
+            // `*.example.com` does not match `.example.com`, and `*` not the empty name.
+            Self::Name(name) => name.len() > domain.len() && name.ends_with(domain.as_str()),
+            // Of all patterns, only `*` matches an address.
+            Self::Address(_) | Self::Below(_) => domain.is_empty(),
+        }
     }
 }
 
-/// A URL's host without the brackets of an IPv6 address.
+/// Returns a URL's host without the brackets of an IPv6 address.
 pub(super) fn bare(host: &str) -> &str {
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
@@ -123,16 +143,16 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 
 /// Whether an IPv6 address is one of the public Internet, or stands for such an IPv4 address.
 fn is_public_v6(address: Ipv6Addr) -> bool {
-    let [a, b, c, d, e, f, high, low] = address.segments();
-    let embedded =
+    let [a, b, c, d, e, f, g, h] = address.segments();
+    let is_public_embedded =
         |high: u16, low: u16| is_public_v4(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low)));
     match (a, b) {
-        // NAT64, and 6to4.
-        (0x64, 0xff9b) => (c, d, e, f) == (0, 0, 0, 0) && embedded(high, low),
-        (0x2002, high) => embedded(high, c),
+        // NAT64 has the IPv4 address at its end, and 6to4 behind its prefix.
+        (0x64, 0xff9b) => (c, d, e, f) == (0, 0, 0, 0) && is_public_embedded(g, h),
+        (0x2002, _) => is_public_embedded(b, c),
         // Protocol assignments (Teredo among them), documentation.
         (0x2001, ..0x200 | 0xdb8) | (0x3fff, ..0x1000) => false,
-        // Global unicast; outside of it lie loopback, link-local, ULA and multicast.
+        // Global unicast. Loopback, link-local, ULA and multicast are outside of it.
         (0x2000..0x4000, _) => true,
         _ => false,
     }

@@ -1,5 +1,5 @@
-//! The request of a call: address, method, headers and body, also after redirects. Pure; the caller
-//! passes in the variables that header values name.
+//! The request of a call, and those after its redirects: address, method, headers and body. Pure:
+//! the caller passes in the variables that header values name.
 
 use std::borrow::Cow;
 
@@ -17,9 +17,10 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const RUN_ID: HeaderName = HeaderName::from_static("x-jobctl-run-id");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const ATTEMPT: HeaderName = HeaderName::from_static("x-jobctl-attempt");
-/// Encodes everything but visible ASCII, and also `%`, so that different keys stay different. Bytes
-/// beyond ASCII are always encoded.
+/// The characters that are encoded in an idempotency key: all but visible ASCII. Also `%`, so that
+/// different keys stay different. Bytes beyond ASCII are always encoded.
 const ENCODED: &AsciiSet = &BLANK.add(b'%');
+/// The characters that are encoded in a `Location`.
 const BLANK: &AsciiSet = &CONTROLS.add(b' ');
 
 /// Why a request can't be made, with a note for the history and the log, which viewers don't read.
@@ -64,15 +65,19 @@ impl<'a> HttpRequest<'a> {
             body = body.or(Some(""));
         }
 
-        let key = utf8_percent_encode(&identity.idempotency_key, ENCODED).to_string();
-        let key = HeaderValue::try_from(key).expect("a percent-encoded key is visible ASCII");
+        let encoded_key = utf8_percent_encode(&identity.idempotency_key, ENCODED).to_string();
+        let key = HeaderValue::try_from(encoded_key);
+        let key = key.expect("a percent-encoded key is visible ASCII");
         let mut own_headers = HeaderMap::from_iter([
             (IDEMPOTENCY_KEY, key),
             (RUN_ID, identity.run_id.into()),
             (ATTEMPT, identity.attempt.into()),
         ]);
-        let trace = identity.traceparent.as_ref().map(HeaderValue::try_from);
-        own_headers.extend(trace.and_then(Result::ok).map(|trace| (TRACEPARENT, trace)));
+        if let Some(traceparent) = &identity.traceparent
+            && let Ok(value) = HeaderValue::try_from(traceparent)
+        {
+            own_headers.insert(TRACEPARENT, value);
+        }
         if call.json.is_some() {
             own_headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         }
@@ -86,10 +91,11 @@ impl<'a> HttpRequest<'a> {
             }
             let (name, mut value) = checked(name, &filled).map_err(|why| match filled {
                 Cow::Borrowed(_) => Failure::BadPayload(why),
-                // The variable's value is wrong. It may change, so allow another attempt.
+                // The value of a variable is wrong. It may change, so allow another attempt.
                 Cow::Owned(_) => Failure::Spawn(why),
             })?;
             value.set_sensitive(true);
+            // A job may replace jobctl's own headers, except these two.
             if ![RUN_ID, ATTEMPT].contains(&name) {
                 headers.insert(name, value);
             }
@@ -97,7 +103,7 @@ impl<'a> HttpRequest<'a> {
         Ok(Self { endpoint, method, body, headers, own_headers })
     }
 
-    /// Whether the server may get the request twice, because it then does the same as once (RFC
+    /// Whether the server may get the request twice, because that has the same effect as once (RFC
     /// 9110, section 9.2.2).
     pub(super) fn is_idempotent(&self) -> bool {
         !matches!(self.method, Method::Post | Method::Patch)
@@ -112,10 +118,12 @@ impl<'a> HttpRequest<'a> {
         if !is_redirect(status.as_u16()) {
             return Err("its status is not one of a redirect");
         }
-        let is_repeated = match (status.as_u16(), self.method) {
-            (303, method) => matches!(method, Method::Get | Method::Head),
-            // As browsers and curl do. Any other method would not be carried out.
-            (301 | 302, method) => method != Method::Post,
+        // Whether the next request has the same method. Otherwise it is a GET without a body.
+        let keeps_method = match status.as_u16() {
+            303 => matches!(self.method, Method::Get | Method::Head),
+            // Browsers and curl change only POST to GET. With another method changed to GET, the
+            // call would not do what it asks for.
+            301 | 302 => self.method != Method::Post,
             _ => true,
         };
         let location =
@@ -123,9 +131,10 @@ impl<'a> HttpRequest<'a> {
         let endpoint = self.endpoint.follow(location.as_bytes())?;
         let mut next = Self { endpoint, ..self.clone() };
         if !next.endpoint.is_same_origin(&self.endpoint) {
+            // Headers of the job may contain secrets for the first server only.
             next.headers.clone_from(&next.own_headers);
         }
-        if !is_repeated {
+        if !keeps_method {
             (next.method, next.body) = (Method::Get, None);
             use header::{CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_TYPE, EXPECT};
             for name in [CONTENT_TYPE, CONTENT_ENCODING, CONTENT_LANGUAGE, EXPECT] {
@@ -146,9 +155,10 @@ pub(super) struct Endpoint {
 }
 
 impl Endpoint {
-    /// The error names the defect of the URL, but no part of it.
+    /// Reads a URL. The error names the defect of the URL, but no part of it, which may be secret.
     fn parse(text: &str) -> Result<Self, String> {
         let mut url = action::url(text)?;
+        // A fragment is not sent to servers.
         url.set_fragment(None);
         let uri = url.as_str().parse().map_err(|error| format!("`url` is not valid: {error}"))?;
         Ok(Self { url, uri })
@@ -159,43 +169,47 @@ impl Endpoint {
         self.url.scheme() == "https"
     }
 
-    /// Resolves a `Location`. Servers also send blanks and UTF-8, which no URL has.
+    /// Returns the URL that a `Location` in an answer from this one means, or why jobctl does not
+    /// follow it.
     fn follow(&self, location: &[u8]) -> Result<Self, &'static str> {
         let invalid = "its Location is not valid, or has another scheme or a user name";
         if location.is_empty() || location.iter().any(u8::is_ascii_control) {
             return Err(invalid);
         }
+        // Servers also send blanks and UTF-8, which a URL must not contain.
         let location = percent_encode(location, BLANK).to_string();
-        let next = self.url.join(&location).map_err(|_| invalid)?;
-        let next = Self::parse(next.as_str()).map_err(|_| invalid)?;
+        let url = self.url.join(&location).map_err(|_| invalid)?;
+        let next = Self::parse(url.as_str()).map_err(|_| invalid)?;
         if self.is_tls() && !next.is_tls() {
             return Err("it leads from https to http");
         }
         Ok(next)
     }
 
-    /// Names the server for the history and the log. Errors do not name it, because viewers read
-    /// them.
+    /// Returns a note that names the server, for the history and the log. Errors do not name it,
+    /// because viewers read them.
     pub(super) fn note(&self) -> String {
         let host = self.url.host_str().unwrap_or_default();
         format!("the server is `{host}:{}`", self.url.port_or_known_default().unwrap_or_default())
     }
 
-    /// Whether both may receive the same headers.
+    /// Whether both URLs have the same scheme, host and port, so that they may get the same
+    /// headers.
     fn is_same_origin(&self, other: &Self) -> bool {
         self.url.origin() == other.url.origin()
     }
 }
 
-/// Returns a header that a call may have.
+/// Returns a header as ureq needs it. Fails if a call must not have it.
 fn checked(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), String> {
     action::check_header(name, value)?;
     let name = HeaderName::from_bytes(name.as_bytes()).map_err(|error| error.to_string())?;
     Ok((name, HeaderValue::from_str(value).map_err(|error| error.to_string())?))
 }
 
-/// Replaces each `${NAME}` in the value of a header by what `variable` returns for the name. Does
-/// so once: the value of a variable is not searched for further names.
+/// Returns the value of a header in which each `${NAME}` is replaced by what `variable` returns for
+/// the name. Does so once: the value of a variable is not searched for further names. Returns
+/// `Cow::Borrowed` if the value names no variable.
 fn fill<'v>(
     header: &str,
     value: &'v str,
@@ -208,14 +222,14 @@ fn fill<'v>(
     let mut filled = String::new();
     for (text, name) in parts {
         filled.push_str(text);
-        if let Some(name) = name {
-            let set = variable(name).filter(|value| !value.is_empty());
-            filled.push_str(&set.ok_or_else(|| Unsendable {
-                failure: Failure::Spawn(format!(
-                    "header `{header}` names a variable that is not set or empty"
-                )),
-                note: Some(format!("the variable is `{name}`")),
-            })?);
+        let Some(name) = name else { continue };
+        match variable(name) {
+            Some(set) if !set.is_empty() => filled.push_str(&set),
+            _ => {
+                let why = format!("header `{header}` names a variable that is not set or empty");
+                let note = Some(format!("the variable is `{name}`"));
+                return Err(Unsendable { failure: Failure::Spawn(why), note });
+            }
         }
     }
     Ok(filled.into())
