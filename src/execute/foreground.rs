@@ -31,7 +31,7 @@ pub(crate) enum Foreground {
 pub(crate) struct Printed {
     /// All of it; `None`: it is longer than the limit.
     pub(crate) kept: Option<Vec<u8>>,
-    /// Why jobctl could not pass all of it on. That a reader has closed its pipe is no error.
+    /// Why jobctl could not pass all of it on. That a reader has closed its pipe does not count.
     pub(crate) unwritten: Option<io::Error>,
 }
 
@@ -105,7 +105,7 @@ fn pass_on(mut stdout: ChildStdout, process: Option<&OwnedFd>, limit: usize) -> 
         };
         let mut own = io::stdout().lock();
         let written = own.write_all(&chunk[..length]).and_then(|()| own.flush());
-        // The command goes on, even if nobody reads. Report the first other error.
+        // A reader that has closed its pipe does not stop the command. Report the first other error.
         if let Err(error) = written
             && error.kind() != io::ErrorKind::BrokenPipe
         {

@@ -193,8 +193,8 @@ impl Queued {
     }
 }
 
-/// How many runs a statement has at most: so many that the round trip costs little, and so few that
-/// they fit into one message.
+/// How many runs a statement has at most. With this number, the round trip costs little, and the
+/// runs fit into one message.
 const CHUNK: usize = 2000;
 /// How many dependencies a statement has at most.
 const PAIRS: usize = 20_000;

@@ -59,8 +59,8 @@ pub(crate) use list::{
 };
 pub(crate) use load::LoadFigures;
 pub(crate) use operations::{
-    AcceptedRestore, AgedRun, Cause, Edit, HeldRunning, HoldTarget, Keep, Operation,
-    OperationResult, Pruned, RetryTerms,
+    AcceptedRestore, Cause, Edit, HeldRunning, HoldTarget, Keep, Operation, OperationResult,
+    Pruned, RetryTerms,
 };
 pub(crate) use report::{Bin, Details, ReportJob, ReportSummary, Scope, Snapshot};
 pub(crate) use schema::Mode;

@@ -26,7 +26,7 @@ const CLAIM_PAUSE: Duration = Duration::from_secs(1);
 /// long: as long as a tick of cron lasts.
 pub(super) const LIMITED_PAUSE: Duration = Duration::from_secs(60);
 
-/// What the tick knows for its next claim.
+/// What decides when and how many runs the tick claims next.
 #[derive(Debug)]
 pub(super) struct Claims {
     pub(super) prefetch: Prefetch,

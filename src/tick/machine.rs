@@ -246,7 +246,7 @@ impl Machine {
         self.claims.other_claims()
     }
 
-    /// Does what is due now. Sends at most one request.
+    /// Ends the phase if it is over, drops old writes, and sends the request that is due, if any.
     fn advance(&mut self) {
         let is_over = self.phase_end().is_some_and(|end| self.now >= end);
         if is_over || self.phase == Phase::Working && self.claims.are_used_up(&self.pool) {

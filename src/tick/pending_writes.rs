@@ -43,12 +43,12 @@ impl PendingWrite {
         if let Self::Release(claim) = self { Some(*claim) } else { None }
     }
 
-    /// Returns the result, if it is to be recorded, with times for a statement that is sent now.
+    /// Returns the result, if it must be recorded, with times for a statement that is sent now.
     pub(super) fn result_to_record(&self, now: Instant) -> Option<Finish> {
         if let Self::Record(judged) = self { Some(judged.finish(now)) } else { None }
     }
 
-    /// Returns the result, if it is to be kept, with times for a statement that is sent now.
+    /// Returns the result, if it must be kept, with times for a statement that is sent now.
     pub(super) fn result_to_keep(&self, now: Instant) -> Option<Finish> {
         if let Self::Keep(judged) = self { Some(judged.finish(now)) } else { None }
     }
@@ -134,7 +134,7 @@ impl PendingWrites {
         self.bytes
     }
 
-    /// Returns when the first write is to be sent: `now` for a new one. `None`: there is none.
+    /// Returns when the first write must be sent: `now` for a new one. `None`: there is none.
     pub(super) fn due(&self, now: Instant) -> Option<Instant> {
         self.waiting.iter().map(|waiting| waiting.retry_at.unwrap_or(now)).min()
     }

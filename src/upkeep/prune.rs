@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rand::seq::SliceRandom;
 
-use crate::store::{self, AgedRun, Archive, BatchSize, Cause, Keep, Pruned, Store};
+use crate::store::{self, Archive, BatchSize, Cause, Keep, Pruned, Store};
 use crate::text::plural;
 
 /// A tick deletes at most this many runs, which takes about 30 ms. With a tick a minute, that is

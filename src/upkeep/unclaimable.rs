@@ -28,7 +28,7 @@ const LOGGED: usize = 20;
 #[derive(Debug)]
 pub(crate) struct FailedClaim {
     pub(crate) error: store::Error,
-    /// Whether claims go on without the runs that may be the cause. Then it is no error if the
+    /// Whether claims go on without the runs that may be the cause. Then it is not an error if the
     /// search finds no cause.
     pub(crate) goes_on: bool,
 }

@@ -190,7 +190,7 @@ impl Connector for Dialer {
             }
         });
         CALL_STATE.with(|state| {
-            // The handshake is no part of the request.
+            // Bytes of the handshake do not belong to the request.
             state.sent_part.set(SentPart::Nothing);
             state.is_reused.set(false);
         });

@@ -2,7 +2,7 @@
 //!
 //! - It rejects a header that a server folds over several lines. RFC 9112, section 5.2, asks a
 //!   client to replace each fold by spaces.
-//! - It adds the headers of an interim answer, such as 100 or 103, to the final answer.
+//! - It takes the headers of an interim answer, such as 100 or 103, for those of the final answer.
 //! - It takes a reset of the connection for the end of a body without a length.
 
 use std::fmt;
@@ -60,7 +60,7 @@ impl<T: Transport> Transport for Normalized<T> {
             Err(other) => return Err(other),
         };
         if self.is_header {
-            // ureq consumes the headers only when they are complete, so all of them are here.
+            // ureq consumes no header before all are complete, so the input begins with the first.
             let buffers = self.inner.buffers();
             let mut input = buffers.input().to_vec();
             self.is_header = !normalize(&mut input);

@@ -24,7 +24,7 @@ impl Machine {
         } else {
             None
         };
-        // After a signal, running jobs must soon be told to stop. If there are none, the tick waits
+        // After a signal, running jobs must soon be asked to stop. If there are none, the tick waits
         // longer for the answer to a claim, because without it, the claimed runs are lost.
         let is_only_claim = self.leases.is_empty() && sent.claim.is_some();
         let interrupted = if is_only_claim { self.bounds.grace.max(slow) } else { slow };

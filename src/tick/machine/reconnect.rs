@@ -75,8 +75,8 @@ impl Machine {
         }
     }
 
-    /// Logs an error after which the tick goes on. The first one is a warning, too: if it is a lock
-    /// or a full disk, once that has lasted for a while.
+    /// Logs an error after which the tick goes on: for debugging, and once also as a warning, see
+    /// `Link::take_warning`.
     fn warn(&mut self, error: &store::Error) {
         if self.link.take_warning(self.now, error) {
             self.log(Level::Warn, format!("{}; jobctl keeps trying", error.for_log()));

@@ -18,7 +18,7 @@ pub(super) const IDLE_END_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Machine {
     /// Returns when to release the claim right, or to record a slow answer that came after the last
-    /// wake: now, if one of both is to be done.
+    /// wake: now, if one of both is necessary.
     pub(super) fn leave_due(&self) -> Option<Instant> {
         let needs_right = self.phase == Phase::Working && !self.claims.gives_up_right();
         let releases_right = self.claims.has_right() && !needs_right;
@@ -126,8 +126,8 @@ impl Machine {
             let subject = format!("run {}", claim.id);
             self.give_up(claim, &subject, &"not released at the exit");
         }
-        // After a signal, a lost connection is no error by itself: the tick does not wait for a
-        // slow answer. Only runs that it gave up are.
+        // After a signal, the tick does not wait for a slow answer, and so may lose the connection.
+        // Then only the runs that it gave up are an error.
         let unavailable = if self.has_signal { None } else { self.link.take_unavailable() };
         let result = if let Some(failure) = self.failure.take().or(unavailable) {
             Err(failure)
