@@ -105,7 +105,8 @@ fn pass_on(mut stdout: ChildStdout, process: Option<&OwnedFd>, limit: usize) -> 
         };
         let mut own = io::stdout().lock();
         let written = own.write_all(&chunk[..length]).and_then(|()| own.flush());
-        // A reader that has closed its pipe does not stop the command. Report the first other error.
+        // A reader that has closed its pipe does not stop the command. Report the first other
+        // error.
         if let Err(error) = written
             && error.kind() != io::ErrorKind::BrokenPipe
         {

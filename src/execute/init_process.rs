@@ -31,6 +31,7 @@ pub(crate) fn run_as_init() -> Option<ExitCode> {
             SIGQUIT => Signal::QUIT,
             SIGTERM => Signal::TERM,
             _ => {
+                // SIGCHLD: a process has ended.
                 if let Some(status) = reap(child) {
                     return Some(ExitCode::from(status));
                 }

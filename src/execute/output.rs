@@ -76,10 +76,9 @@ pub(super) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).replace('\0', "\u{fffd}")
 }
 
-/// Returns the bytes from the first begin of a character on, without the rest of a character that
-/// was cut in two.
+/// Returns the bytes without the rest of a character that was cut in two, at their start.
 pub(super) fn from_char_start(bytes: &[u8]) -> &[u8] {
-    // A character has at most four bytes. If none of the first four begins one, this is not UTF-8.
+    // A character has at most four bytes. If none of the first four starts one, this is not UTF-8.
     let start = bytes.iter().take(4).position(|byte| is_char_start(*byte)).unwrap_or(0);
     &bytes[start..]
 }

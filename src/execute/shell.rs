@@ -301,8 +301,9 @@ impl<'a> ShellProcess<'a> {
         self.signal(Signal::CONT);
     }
 
-    /// Signals the group and the strays. Processes that have exited are no error.
+    /// Signals the group and the strays.
     fn signal(&self, signal: Signal) {
+        // Ignore errors: the processes may have exited.
         let _ = kill_process_group(self.group, signal);
         for stray in &self.strays {
             let _ = pidfd_send_signal(stray, signal);

@@ -426,17 +426,18 @@ fn due_times(
     let is_skip = |keys: &Value| keys["overlap"] == Overlap::Skip.as_str();
     let skips = |job: &str| changed.iter().any(|one| one.name == job && is_skip(&one.after));
     let mut of_job = BTreeMap::new();
-    // A schedule that was due and is not due any more keeps 0 runs.
-    for due in before {
-        if let Some(since) = due.seen {
-            of_job.insert(due.name, (since, 0));
+    // A schedule that is not due any more keeps 0 runs. `seen` is its first due time, if it has
+    // one.
+    for schedule in before {
+        if let Some(since) = schedule.seen {
+            of_job.insert(schedule.name, (since, 0));
         }
     }
     let (plans, _) = due::plan_fires(now);
-    for FirePlan { due, times, .. } in plans {
-        let runs = if skips(&due.name) { times.len().min(1) } else { times.len() };
-        if let Some(since) = due.seen {
-            of_job.insert(due.name, (since, runs));
+    for FirePlan { due: schedule, times, .. } in plans {
+        let runs = if skips(&schedule.name) { times.len().min(1) } else { times.len() };
+        if let Some(since) = schedule.seen {
+            of_job.insert(schedule.name, (since, runs));
         }
     }
     of_job.into_iter().map(|(job, (since, runs))| DueTimes { job, since, runs }).collect()

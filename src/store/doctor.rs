@@ -190,10 +190,10 @@ impl Store {
         self.transact("inspect time zones", |transaction| {
             let offsets = transaction.list(query!("doctor/zones"; zones, instants))?;
             let now: DateTime<Utc> = transaction.one(query!("look/now"))?;
-            let workers = list_workers(transaction, None)?.into_iter();
-            let recent = workers.filter(|worker| now - worker.last_tick_at < TimeDelta::days(1));
-            let workers = recent.map(|worker| (worker.worker, worker.version)).collect();
-            Ok(ZoneFacts { offsets, workers })
+            let mut workers = list_workers(transaction, None)?;
+            workers.retain(|worker| now - worker.last_tick_at < TimeDelta::days(1));
+            let versions = workers.into_iter().map(|worker| (worker.worker, worker.version));
+            Ok(ZoneFacts { offsets, workers: versions.collect() })
         })
     }
 }

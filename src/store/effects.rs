@@ -67,7 +67,8 @@ impl Found {
 }
 
 impl Store {
-    /// Records an effect before it happens. `run` is the run and the attempt, inside a job.
+    /// Records an effect before it happens, or returns what became of an earlier record. `run`: the
+    /// run and the attempt that ask for it; `None`: outside of a job.
     pub(crate) fn begin_effect(&self, key: &str, run: Option<(i64, i32)>) -> Result<Effect> {
         let (run, attempt) = run.unzip();
         self.transact("record the effect", |transaction| {

@@ -112,10 +112,12 @@ pub(crate) struct EncodedRun {
 }
 
 impl EncodedRun {
+    /// Returns the run of which this was made.
     pub(crate) fn decode(&self) -> NewRun {
         serde_json::from_str(&self.text).unwrap_or_default()
     }
 
+    /// Returns the key of the run, with its scope, if it has one.
     pub(crate) fn key(&self) -> Option<&(Box<str>, KeyScope)> {
         self.key.as_ref()
     }
@@ -343,7 +345,8 @@ fn dependency_pairs(
         let Some(run) = answer.id() else { continue };
         for before in after {
             let predecessor = match before {
-                // Before this batch, no run had the id. Two lines could wait for each other.
+                // No run had this id before the batch. If it were allowed, two lines could wait for
+                // each other.
                 Predecessor::Id(id) if new_ids.contains(id) => {
                     return Err(refuse(Exit::NotFound, &format!("no run {id}")));
                 }

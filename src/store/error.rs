@@ -117,7 +117,10 @@ impl Error {
 
     /// Returns the cause without the action that failed.
     pub(crate) fn cause(&self) -> &str {
-        self.cause.split_once(": ").map_or(&self.cause, |(_, cause)| cause)
+        match self.cause.split_once(": ") {
+            Some((_, cause)) => cause,
+            None => &self.cause,
+        }
     }
 
     /// Returns the error for a server that did not answer within the limits of a statement.

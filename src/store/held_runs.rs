@@ -360,12 +360,12 @@ async fn send_step(
     wanted: Option<&(Claim, ClaimFilter)>,
 ) -> PgResult<StepAnswers> {
     let worker = &holder.worker;
-    let results = column(to_keep, |one| Some(json!(one)));
-    let to_keep = column(to_keep, |one| one.token);
+    let kept_results = column(to_keep, |one| Some(json!(one)));
+    let kept_tokens = column(to_keep, |one| one.token);
     // The statements are sent in this order, before the first answer.
     let others = async {
         let finish = finish(client, worker, to_record);
-        let keep = keep_locked(client, worker, &to_keep, Duration::ZERO, results);
+        let keep = keep_locked(client, worker, &kept_tokens, Duration::ZERO, kept_results);
         let release = release(client, worker, to_release);
         (join3(finish, keep, release).await, Instant::now())
     };

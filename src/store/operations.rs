@@ -285,7 +285,10 @@ impl Store {
             let pruned: Vec<Pruned> = transaction
                 .list(query!("operate/prune"; ids, keep, keep_dead, host_user, reason, archives))?;
             let lines = pruned.iter().filter_map(|run| run.json.as_deref());
-            let appended = archive.map_or(Ok(()), |archive| archive.append(lines));
+            let appended = match archive {
+                Some(archive) => archive.append(lines),
+                None => Ok(()),
+            };
             if appended.is_err() {
                 transaction.undo()?;
             }

@@ -183,6 +183,7 @@ impl Store {
             ))?;
             match scope.details {
                 Details::Errors => {
+                    // This role may read outputs, but readers of the report perhaps not.
                     for fact in &mut work.facts {
                         fact.last_line = None;
                     }

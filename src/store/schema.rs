@@ -184,8 +184,8 @@ fn list_applied(transaction: &mut Transaction, mode: Mode) -> PgResult<Vec<Appli
 }
 
 /// Returns the parts to apply, in their order: missing migrations, then missing or changed
-/// functions and views. Fails if an applied migration differs from this program's, or is a later
-/// one.
+/// functions and views. Fails if an applied migration differs from this program's, or if the
+/// database has a later one.
 fn missing_parts(applied: &[AppliedPart]) -> Result<Vec<Migration>> {
     let mut newest_applied = 0;
     for AppliedPart { version, unchanged, missing, .. } in applied {

@@ -60,6 +60,7 @@ pub(super) struct Claims {
 }
 
 impl Claims {
+    /// Returns the state before the first wake, which asks for the claim right.
     pub(super) fn new(limit: usize, linger: bool, now: Instant) -> Self {
         Self {
             prefetch: Prefetch::default(),
@@ -150,8 +151,8 @@ impl Claims {
             self.claim_at = Some(now);
         }
         let held = pool.running + pool.waiting;
-        let wanted = self.prefetch.wanted(pool.size, held);
-        let wanted = wanted.min(self.left).min(self.batch.at_most());
+        let useful = self.prefetch.wanted(pool.size, held);
+        let wanted = useful.min(self.left).min(self.batch.at_most());
         if wanted == 0 {
             // When a run has ended, there is a slot again.
             self.claim_at = None;
@@ -164,10 +165,13 @@ impl Claims {
             others => wanted.min(pool.size.saturating_sub(held + others)),
         };
         if allowed == 0 {
-            self.ask_again_if_lingering(now);
+            // Let one of these other ticks claim when its runs have ended.
             self.gives_up_right = !self.linger;
+            self.ask_again_if_lingering(now);
             return None;
         }
+        // After a claim of runs of limited definitions took too long, leave such runs out.
+        let is_limited_allowed = now >= self.limited_from;
         let after = self.cursor.positions(now);
         Some(Claim {
             at_most: i32::try_from(allowed).unwrap_or(i32::MAX),
@@ -182,8 +186,8 @@ impl Claims {
             after_lane: self.cursor.after_lane.clone(),
             after_definition: self.cursor.after_definition,
             after_shares: self.cursor.after_shares.clone(),
-            limits: self.woken.limits && now >= self.limited_from,
-            locks: now >= self.limited_from,
+            limits: self.woken.limits && is_limited_allowed,
+            locks: is_limited_allowed,
         })
     }
 
@@ -191,7 +195,7 @@ impl Claims {
     /// slots. A lingering tick asks again later. Another tick claims nothing more until one of its
     /// runs has ended.
     fn ask_again_if_lingering(&mut self, now: Instant) {
-        self.claim_at = self.linger.then(|| now + RIGHT_POLL);
+        self.claim_at = if self.linger { Some(now + RIGHT_POLL) } else { None };
         self.due_again = None;
     }
 
@@ -291,8 +295,11 @@ impl Claims {
         } else if !self.cursor.found_all() {
             // This full scan has not looked at all lanes and definitions.
             Some(now)
+        } else if self.linger {
+            Some(now + LINGER_POLL)
         } else {
-            self.linger.then(|| now + LINGER_POLL)
+            // Nothing more is due.
+            None
         };
         self.left = self.left.saturating_sub(taken.claimed.len());
     }

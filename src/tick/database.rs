@@ -156,6 +156,7 @@ impl Database {
         Ok(health::left_alone(&counts, most - 1))
     }
 
+    /// Returns the number of transactions so far.
     pub(super) fn transactions(&self) -> u64 {
         self.store.transactions()
     }

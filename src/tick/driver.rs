@@ -126,7 +126,8 @@ impl Driver {
     }
 
     /// Performs the instructions of the latest event. Then tells the machine the next event.
-    /// Returns early if an instruction sends a request or ends the tick, or if there is no event.
+    /// Returns what the caller must do before the next step: for example, get the answer to a
+    /// request, or wait because there is no event.
     pub(super) fn step(&mut self, runtime: &mut impl Runtime) -> Step {
         while let Some(instruction) = self.instructions.pop_front() {
             if let Some(step) = self.perform(runtime, instruction) {

@@ -42,6 +42,7 @@ pub(crate) enum Ended {
 }
 
 impl Ended {
+    /// Returns the claimed run.
     pub(crate) fn run(&self) -> &Claimed {
         match self {
             Self::Judged(judged) => &judged.run,
@@ -187,6 +188,7 @@ impl JudgedAttempt {
     pub(crate) fn finish(&self, now: Instant) -> Finish {
         let Self { run, started, finished, next_status, result, .. } = self;
         let output = &result.output;
+        let has_output = output.bytes > 0 || self.is_stripped;
         Finish {
             token: run.token(),
             next_status: next_status.clone(),
@@ -197,7 +199,7 @@ impl JudgedAttempt {
             exit_code: result.exit_code,
             signal: result.signal,
             http_status: result.http_status.map(i32::from),
-            output: (output.bytes > 0 || self.is_stripped).then(|| output.text.clone()),
+            output: if has_output { Some(output.text.clone()) } else { None },
             output_bytes: i64::try_from(output.bytes).unwrap_or(i64::MAX),
             output_truncated: output.truncated,
             started_ago: now - *started,

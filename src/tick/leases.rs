@@ -22,6 +22,7 @@ pub(super) struct Lease {
 }
 
 impl Lease {
+    /// Returns when the lease ends.
     pub(super) fn expires(&self) -> Instant {
         self.expires
     }
@@ -62,6 +63,7 @@ impl Leases {
         u32::try_from(self.held.len().div_ceil(self.batch.at_most())).unwrap_or(u32::MAX)
     }
 
+    /// Returns the claims whose leases the tick holds.
     pub(super) fn tokens(&self) -> impl Iterator<Item = FencingToken> {
         self.held.keys().copied()
     }
@@ -118,7 +120,7 @@ impl Leases {
         let (mut rows, mut kept, mut next) = (Vec::new(), Vec::new(), None::<Instant>);
         for (claim, lease) in &self.held {
             let Some(from) = lease.renew_from.filter(|_| lease.expires < before) else { continue };
-            next = Some(next.map_or(from, |next| next.min(from)));
+            next = next.into_iter().chain([from]).min();
             if now < from {
                 continue;
             }

@@ -68,10 +68,12 @@ impl Link {
         self.is_up
     }
 
+    /// Whether the database has answered over the latest connection.
     pub(super) fn has_answered(&self) -> bool {
         self.has_answered
     }
 
+    /// Returns until when the tick sends nothing, after a rejection.
     pub(super) fn paused_until(&self) -> Option<Instant> {
         self.paused_until
     }
@@ -98,11 +100,13 @@ impl Link {
         self.longest_answer.observe(took);
     }
 
+    /// Notes the duration of a renewal.
     pub(super) fn observe_renewal(&mut self, took: Duration) {
         self.observe(took);
         self.longest_renewal.observe(took);
     }
 
+    /// Notes the duration of a step.
     pub(super) fn observe_step(&mut self, took: Duration) {
         self.observe(took);
         self.longest_step.observe(took);
@@ -120,6 +124,7 @@ impl Link {
         if took.is_zero() { self.longest_answer.0 } else { took }
     }
 
+    /// Returns the time of the longest of the latest steps.
     pub(super) fn longest_step(&self) -> Duration {
         self.longest_step.0
     }

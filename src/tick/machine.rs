@@ -225,8 +225,8 @@ impl Machine {
     /// Returns when to send `Event::Time`, if no other event comes before.
     pub(super) fn until(&self) -> Option<Instant> {
         if !self.link.is_up() {
-            // Without a connection, only the ends of waits count: of each write, see
-            // `drop_expired`, of the phase and of the outage.
+            // Nothing can be sent. The tick only waits for the time when `drop_expired` drops a
+            // write, and for the ends of the phase and of the outage.
             let leases = self.writes.tokens().filter_map(|claim| self.leases.get(&claim));
             let dropped = leases.map(|lease| lease.expires() + self.timing.result_kept);
             return dropped.chain(self.phase_end()).chain(self.outage_end()).min();
@@ -382,6 +382,7 @@ impl Machine {
         self.instructions.push(Instruction::Log(level, line, Some(claim)));
     }
 
+    /// Logs a line.
     fn log(&mut self, level: Level, line: String) {
         self.instructions.push(Instruction::Log(level, line, None));
     }

@@ -31,6 +31,7 @@ impl PendingWrite {
         }
     }
 
+    /// Returns the claim that this write is about.
     pub(super) fn token(&self) -> FencingToken {
         match self {
             Self::Record(judged) | Self::Keep(judged) => judged.run.token(),
@@ -120,6 +121,7 @@ impl PendingWrites {
         self.waiting.len()
     }
 
+    /// Returns the claims of the writes that wait.
     pub(super) fn tokens(&self) -> impl Iterator<Item = FencingToken> {
         self.waiting.iter().map(|waiting| waiting.write.token())
     }
@@ -239,6 +241,7 @@ impl PendingWrites {
     }
 }
 
+/// Returns the bytes of output in these writes.
 fn bytes_of(writes: &[PendingWrite]) -> usize {
     writes.iter().map(PendingWrite::bytes).sum()
 }

@@ -43,14 +43,17 @@ impl RunningRuns {
         self.0.insert(run.token(), running);
     }
 
+    /// Removes the run of a claim, because it has ended or will not start.
     pub(super) fn remove(&mut self, claim: &FencingToken) {
         self.0.remove(claim);
     }
 
+    /// Returns what stops the job of a claim; `None`: it is not running any more.
     pub(super) fn stop(&self, claim: &FencingToken) -> Option<&Stop> {
         self.0.get(claim).map(|running| &*running.stop)
     }
 
+    /// Returns what stops each job.
     pub(super) fn stops(&self) -> impl Iterator<Item = &Stop> {
         self.0.values().map(|running| &*running.stop)
     }

@@ -63,6 +63,7 @@ pub(crate) struct TimeSlice<'a> {
 }
 
 impl<'a> TimeSlice<'a> {
+    /// Returns a slice in which no further transaction begins after `until`.
     pub(crate) fn new(until: Option<Instant>, state: &'a mut UpkeepState) -> Self {
         Self { until, state, has_changed: false, is_cut: false }
     }

@@ -44,8 +44,8 @@ pub(crate) struct Woken {
     /// Whether some definition limits how many of its runs may run at once; `false` without the
     /// claim right.
     pub(crate) limits: bool,
-    /// Whether this wake had no time to fire, recover or expire everything that is due, so that the next
-    /// wake can do more.
+    /// Whether this wake had no time to fire, recover or expire everything that is due, so that the
+    /// next wake can do more.
     pub(crate) has_more: bool,
     /// How long the database took to answer the request for the claim right.
     pub(crate) took: Duration,

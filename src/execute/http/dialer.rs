@@ -141,6 +141,7 @@ fn tls_config() -> Result<Arc<ClientConfig>, String> {
 }
 
 impl Dialer {
+    /// Returns a dialer that connects only to the hosts that the policy allows.
     pub(super) fn new(policy: HostPolicy) -> Self {
         Self { policy, tls: OnceLock::new() }
     }
@@ -173,6 +174,7 @@ impl Dialer {
 impl Connector for Dialer {
     type Out = Normalized<HttpSocket>;
 
+    /// Makes a connection to the server of a request, if the policy allows it.
     fn connect(
         &self,
         details: &ConnectionDetails,
@@ -358,6 +360,7 @@ impl Transport for HttpSocket {
         &mut self.buffers
     }
 
+    /// Sends the first `amount` bytes of the output buffer.
     fn transmit_output(&mut self, amount: usize, _: NextTimeout) -> Result<(), Error> {
         let mut rest = &self.buffers.output()[..amount];
         while !rest.is_empty() {
@@ -368,6 +371,7 @@ impl Transport for HttpSocket {
         retry(|| self.stream.flush().map(|()| 0)).map(drop)
     }
 
+    /// Waits for more input, and reads it into the input buffer. Returns whether there is more.
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
         let free = self.buffers.input_append_buf();
         let mut read = || retry(|| self.stream.read(free));

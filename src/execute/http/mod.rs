@@ -64,14 +64,13 @@ impl Caller {
             }
         };
         let result = dialer::within(deadline, stop, || self.follow(request, call.redirects, total));
-        let has_answer = match &result.outcome {
-            Outcome::Failed(Failure::HttpStatus { .. }) => true,
-            Outcome::Failed(_) => false,
-            Outcome::Succeeded | Outcome::Stopped(_) => true,
-        };
-        match stop.asked() {
-            // A stop can make a call fail with any error. But an answer of the server counts.
-            Some(why) if !has_answer => AttemptResult { outcome: Outcome::Stopped(why), ..result },
+        match (&result.outcome, stop.asked()) {
+            // The server has answered, and that counts.
+            (Outcome::Failed(Failure::HttpStatus { .. }), _) => result,
+            // A stop can make a call fail with any other error.
+            (Outcome::Failed(_), Some(why)) => {
+                AttemptResult { outcome: Outcome::Stopped(why), ..result }
+            }
             _ => result,
         }
     }

@@ -37,10 +37,12 @@ impl<T: Transport> Transport for Normalized<T> {
     }
 
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), Error> {
+        // After a request, the next input is the headers of its answer.
         (self.is_header, self.is_unread) = (true, false);
         self.inner.transmit_output(amount, timeout)
     }
 
+    /// Waits for more input, and adapts it to ureq's parser. Returns whether there is more.
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
         if std::mem::take(&mut self.is_unread) && !self.inner.buffers().input().is_empty() {
             // Let ureq read this input as the final answer before more input comes.

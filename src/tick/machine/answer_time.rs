@@ -24,8 +24,9 @@ impl Machine {
         } else {
             None
         };
-        // After a signal, running jobs must soon be asked to stop. If there are none, the tick waits
-        // longer for the answer to a claim, because without it, the claimed runs are lost.
+        // After a signal, running jobs must soon be asked to stop. If there are none, the tick
+        // waits longer for the answer to a claim: without it, the claimed runs would wait until
+        // their leases end.
         let is_only_claim = self.leases.is_empty() && sent.claim.is_some();
         let interrupted = if is_only_claim { self.bounds.grace.max(slow) } else { slow };
         let extra = if sent.is_again { self.spare() } else { Duration::ZERO };
@@ -36,9 +37,9 @@ impl Machine {
     /// leases can still be renewed after it.
     fn spare(&self) -> Duration {
         let limit = self.timing.answer_limit();
+        let Some(first_end) = self.leases.first_end() else { return limit };
         let renewed_by = self.now + limit + self.leases.renewals() * self.link.longest_renewal();
-        let stops = self.leases.first_end().map(|end| self.timing.job_stops(end));
-        stops.map_or(limit, |stops| stops.saturating_duration_since(renewed_by)).min(limit)
+        self.timing.job_stops(first_end).saturating_duration_since(renewed_by).min(limit)
     }
 
     /// Measures how long the answer took, and logs once if the database is slow.

@@ -44,7 +44,7 @@ impl Machine {
             && self.pool.waiting > self.claims.prefetch.refill_at(self.pool.size)
             && self.writes.len() < prefetch::FULL_BATCH
             && self.writes.bytes() < BATCH_BYTES;
-        is_delayed.then_some(until)
+        if is_delayed { Some(until) } else { None }
     }
 
     /// Returns when the oldest run that waits for a thread has waited too long; `None`: no run

@@ -58,6 +58,7 @@ impl Machine {
         // The schema was migrated, or no run can be claimed. Leases and results are not affected.
         let rejects_claims = error.kind == Kind::Data || error.exit == Exit::Schema;
         let tries_again = match error.kind {
+            // A lock or the lack of a resource will end.
             Kind::Busy => has_runs || self.lingers(),
             // Jobs continue as in an outage, until their leases are about to end.
             _ => has_runs && self.phase != Phase::Ending && !is_lasting,

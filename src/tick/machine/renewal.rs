@@ -58,7 +58,10 @@ impl Machine {
         let (claims, kept, renewable_from) = self.leases.to_renew(self.now, before);
         if claims.is_empty() && kept.is_empty() {
             let usual = self.now + self.timing.heartbeat;
-            self.next_renewal = renewable_from.map_or(usual, |from| usual.min(from));
+            self.next_renewal = match renewable_from {
+                Some(from) => usual.min(from),
+                None => usual,
+            };
             return None;
         }
         (sent.renewed, sent.kept) = (claims.clone(), kept.len());
@@ -113,8 +116,8 @@ impl Machine {
         Ok(())
     }
 
-    /// Reacts to an error of a renewal: one slow or rejected row must not cost the others their
-    /// leases.
+    /// Reacts to an error of a renewal, so that one slow or rejected row does not cost the other
+    /// runs their leases.
     fn renewal_failed(&mut self, sent: &SentRequest, error: store::Error) -> store::Result<()> {
         let soon = self.now + self.timing.heartbeat / 5;
         if sent.renewed.is_empty() {

@@ -54,7 +54,12 @@ impl Machine {
         self.writes.due(self.now).is_some_and(|at| self.now >= at)
     }
 
-    /// Reacts to an error of a step that had writes and no claim.
+    /// Reacts to an error of a step that had writes and no claim:
+    ///
+    /// - If a time limit ended it and it was the last try, puts its writes behind the others.
+    /// - If rows may be the cause, sends the writes again in smaller parts, until the cause is
+    ///   alone.
+    /// - After any other error, which is returned, sends all of them again.
     pub(super) fn writes_failed(
         &mut self,
         sent: SentRequest,

@@ -162,6 +162,7 @@ impl Machine {
         maybe_claimed: Vec<FencingToken>,
     ) -> store::Result<()> {
         self.observe_answer(sent.at);
+        // If these claims exist, their runs must not wait until the leases end.
         self.release(maybe_claimed, sent.at);
         self.claims.pause(self.now);
         if error.may_be_committed {

@@ -56,14 +56,17 @@ impl Machine {
         self.wakes_again = false;
         // How long the wake may take before the next renewal would come too late.
         let renewed_by = now + self.timing.answer_limit() + 3 * answer;
-        let stops = self.leases.first_end().map(|end| self.timing.job_stops(end));
-        let spare =
-            stops.map_or(Duration::MAX, |stops| stops.saturating_duration_since(renewed_by));
+        let spare = match self.leases.first_end() {
+            Some(end) => self.timing.job_stops(end).saturating_duration_since(renewed_by),
+            None => Duration::MAX,
+        };
         // The wake fires, recovers and expires, with two transactions each, and other statements
         // must not wait for longer than these need.
         let needed = 6 * answer;
-        let end = now + needed.min(spare).max(self.timing.heartbeat / 4);
-        let until = self.phase_ends.map_or(end, |phase_ends| end.min(phase_ends));
+        let mut until = now + needed.min(spare).max(self.timing.heartbeat / 4);
+        if let Some(phase_ends) = self.phase_ends {
+            until = until.min(phase_ends);
+        }
         // Recording a slow answer is another transaction, and the leases matter more. A tick that
         // has no time now records it at its end.
         let slow = if spare >= needed { self.link.take_slow_answer() } else { None };
