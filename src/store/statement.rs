@@ -32,6 +32,7 @@ macro_rules! query {
 }
 pub(super) use query;
 
+/// The value of an argument of `query!`: the given one, or the variable with the argument's name.
 macro_rules! argument {
     ($name:ident) => {
         $name
@@ -59,7 +60,9 @@ pub(super) use checked;
 /// statement are followed by these names, and no other parameter is there.
 pub(super) const fn has_parameters(text: &str, names: &[&str]) -> bool {
     let text = text.as_bytes();
+    // The place in the text, and how many parameters were found before it.
     let (mut at, mut found) = (0, 0);
+    // Each line of the comment begins with two hyphens.
     while at + 1 < text.len() && text[at] == b'-' && text[at + 1] == b'-' {
         while at < text.len() && text[at] != b'\n' {
             if text[at] == b'$' {
@@ -68,6 +71,7 @@ pub(super) const fn has_parameters(text: &str, names: &[&str]) -> bool {
                     at += 1;
                     number = number * 10 + (text[at] - b'0') as usize;
                 }
+                // A smaller number is another mention of an earlier parameter.
                 if number == found + 1 {
                     while at + 1 < text.len() && text[at + 1] == b' ' {
                         at += 1;
@@ -80,12 +84,13 @@ pub(super) const fn has_parameters(text: &str, names: &[&str]) -> bool {
             }
             at += 1;
         }
+        // Skip the line break.
         at += 1;
     }
     found == names.len()
 }
 
-/// Returns whether this word is at the index of the text.
+/// Returns whether this whole word is at this place of the text.
 const fn has_word(text: &[u8], at: usize, word: &[u8]) -> bool {
     let mut index = 0;
     while index < word.len() {
