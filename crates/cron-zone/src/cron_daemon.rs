@@ -1,6 +1,6 @@
-//! When Debian's cron starts a line of a crontab, computed minute by minute as its daemon does.
-//! Tests compare their answers with it. It shares no rule with the code that they test; only the
-//! tables of local time are the same.
+//! Computes when Debian's cron starts a line of a crontab, minute by minute as its daemon does.
+//! Tests compare the schedules of this crate with it. It shares no rule with them, except the
+//! tables of local time.
 
 use std::collections::BTreeSet;
 use std::iter::StepBy;
@@ -25,17 +25,17 @@ const WARM_UP: TimeDelta = TimeDelta::days(1);
 struct CronLine {
     /// Minute, hour, day of month, month, day of week.
     fields: [BTreeSet<u32>; 5],
-    /// The field begins with `*`.
+    /// Whether each field begins with `*`.
     stars: [bool; 5],
 }
 
-/// Returns whether cron accepts a schedule. It ignores a whole crontab that has another one.
+/// Returns whether cron accepts a schedule. If not, cron ignores the whole crontab.
 pub(crate) fn accepts(schedule: &str) -> bool {
     CronLine::read(schedule).is_some()
 }
 
-/// Returns the starts after `from` and up to `until`. Two equal instants mean that
-/// cron starts the line twice in that minute. `None`: cron rejects the line.
+/// Returns the starts of a line after `from` and up to `until`. If cron starts the line twice in a
+/// minute, the instant is there twice. `None`: cron rejects the line.
 pub(crate) fn starts(
     schedule: &str,
     zone: &Zone,
@@ -43,6 +43,7 @@ pub(crate) fn starts(
     until: DateTime<Utc>,
 ) -> Option<Vec<DateTime<Utc>>> {
     let line = CronLine::read(schedule)?;
+    // The minute that a local clock shows, counted since 1970.
     let shown = |at: DateTime<Utc>| (at + zone.offset(at)).timestamp().div_euclid(60);
     let begin = (from - WARM_UP).timestamp().div_euclid(60);
     let instants =
@@ -98,25 +99,25 @@ impl CronLine {
         Some(line)
     }
 
-    /// Whether the minute or the hour begins with `*`.
+    /// Returns whether the minute or the hour begins with `*`.
     fn is_wild(&self) -> bool {
         self.stars[0] || self.stars[1]
     }
 
-    /// Whether the line is due in this minute, counted since 1970 in local time.
+    /// Returns whether the line is due in this minute, counted since 1970 in local time.
     fn matches(&self, minute: i64) -> bool {
         let time = DateTime::from_timestamp(minute * 60, 0).unwrap_or_default();
         let weekday = time.weekday().num_days_from_sunday();
         let values = [time.minute(), time.hour(), time.day(), time.month(), weekday];
         let has = |field: usize| self.fields[field].contains(&values[field]);
-        // With a star in one of the two fields of days, both must match, else one of them.
+        // If one of the two fields of days has a star, both must match. Otherwise, one must match.
         let is_day =
             if self.stars[2] || self.stars[4] { has(2) && has(4) } else { has(2) || has(4) };
         has(0) && has(1) && has(3) && is_day
     }
 }
 
-/// Reads a list of values and ranges. Like cron, ignores the text after it: `5;` is a `5`.
+/// Reads a list of values and ranges. As cron does, ignores the text after the list: `5;` is `5`.
 fn read_field(text: &str, rule: (u32, u32, &str)) -> Option<BTreeSet<u32>> {
     let (mut values, mut rest) = (BTreeSet::new(), text);
     loop {

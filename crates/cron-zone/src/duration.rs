@@ -18,30 +18,32 @@ pub const DAY: Duration = Duration::from_secs(86_400);
 /// 365 days.
 pub const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
-/// Reads a duration; every number needs its unit. Zero is accepted: the caller knows its range.
-/// Months and years have no fixed length and are refused, so that `1M` is never read as a minute.
+/// Reads a duration. Every number needs a unit: `ms`, `s`, `m`, `h`, `d` or `w`. Accepts zero.
+/// Refuses months and years, which have no fixed length, so that `1M` is never read as a minute.
 ///
 /// # Errors
 /// The text is not a duration.
 pub fn parse(text: &str) -> Result<Duration, Error> {
     let units = text.split(|c: char| !c.is_ascii_alphabetic());
     let mut units = units.filter(|unit| !unit.is_empty()).peekable();
-    // humantime accepts `0` without a unit.
-    let known = units.peek().is_some()
+    // Refuse a text without a unit: humantime accepts `0`.
+    let has_known_units = units.peek().is_some()
         && units.all(|unit| matches!(unit, "ms" | "s" | "m" | "h" | "d" | "w"));
-    // humantime 2.4 panics at some sums near `u64::MAX` seconds, and a text may be any. So
-    // few weeks can't reach that.
+    // humantime 2.4 panics at some sums near `u64::MAX` seconds. 20 numbers of 12 digits stay below
+    // that, even in weeks.
     let numbers = text.split(|c: char| !c.is_ascii_digit()).filter(|digits| !digits.is_empty());
     let mut lengths = numbers.map(|digits| digits.trim_start_matches('0').len());
     let is_short = lengths.clone().count() <= 20 && lengths.all(|length| length <= 12);
-    let read = || humantime::parse_duration(text).ok().filter(|_| known);
-    is_short.then(read).flatten().ok_or_else(|| {
-        let is_negative = text
-            .strip_prefix('-')
-            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
-        let what = if is_negative { "is negative" } else { "is not a duration" };
-        Error(format!("`{text}` {what}; write 30s, 5m, 2h, 1d or 1h30m"))
-    })
+    if has_known_units
+        && is_short
+        && let Ok(duration) = humantime::parse_duration(text)
+    {
+        return Ok(duration);
+    }
+    let is_negative =
+        text.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
+    let what = if is_negative { "is negative" } else { "is not a duration" };
+    Err(Error(format!("`{text}` {what}; write 30s, 5m, 2h, 1d or 1h30m")))
 }
 
 /// Reads a duration from `least` to `most`.
@@ -69,16 +71,17 @@ pub fn show(duration: Duration) -> String {
     if seconds < 60 {
         return format!("{seconds}s");
     }
-    let (unit, small, names) = if seconds < 3600 {
+    // The largest unit that fits, and the one below it.
+    let (large, small, [large_name, small_name]) = if seconds < 3600 {
         (60, 1, ["m", "s"])
     } else if seconds < 86_400 {
         (3600, 60, ["h", "m"])
     } else {
-        (86400, 3600, ["d", "h"])
+        (86_400, 3600, ["d", "h"])
     };
-    match seconds % unit / small {
-        0 => format!("{}{}", seconds / unit, names[0]),
-        rest => format!("{}{} {rest}{}", seconds / unit, names[0], names[1]),
+    match seconds % large / small {
+        0 => format!("{}{large_name}", seconds / large),
+        rest => format!("{}{large_name} {rest}{small_name}", seconds / large),
     }
 }
 

@@ -1,5 +1,5 @@
-//! The five fields of a cron expression: which are accepted, and which minutes of a local clock
-//! they match. Knows no time zone and no instant.
+//! The five fields of a cron expression: which texts are accepted, and which minutes of a local
+//! clock they match. Knows no time zone and no instant.
 //!
 //! Beyond crontab(5), the day of the month may be `L` or `LW`, and the day of the week `mon#1` or
 //! `friL`. Quartz has these forms, too, but counts days from 1; here, 5 is Friday as in cron.
@@ -44,7 +44,7 @@ struct FieldRule {
     last: u32,
     /// The names of the values from `first` on.
     names: &'static str,
-    /// What an error says about other allowed values.
+    /// The words of an error about other allowed values.
     more: &'static str,
 }
 
@@ -60,9 +60,12 @@ pub(super) struct Field {
     special: Specials,
 }
 
-/// Days that depend on the month, as bits. Of the day of the month, bit 0 is the last day, and bit
-/// 1 the last day that is neither Saturday nor Sunday. Of the day of the week, bit `8 * n + day` is
-/// the `n`th such day of the month, with 0 for Sunday; `n` 6 is the last one.
+/// Days that depend on the month, as bits.
+///
+/// - In the field of the day of the month, bit 0 stands for the last day, and bit 1 for the last
+///   day that is neither Saturday nor Sunday.
+/// - In the field of the day of the week, bit `8 * n + day` stands for the `n`th such day of the
+///   month, with day 0 for Sunday. `n` 6 is the last one.
 type Specials = u64;
 
 const LAST_DAY: Specials = 1;
@@ -70,7 +73,7 @@ const LAST_WORKDAY: Specials = 2;
 /// The value of `n` that means the last such weekday of the month.
 const LAST: u32 = 6;
 
-/// The bit for the `n`th `weekday` of a month.
+/// Returns the bit for the `n`th `weekday` of a month.
 const fn nth(n: u32, weekday: u32) -> Specials {
     1 << (8 * n + weekday)
 }
@@ -119,14 +122,14 @@ impl Expression {
         })
     }
 
-    /// Whether the job runs at every minute that the local clock shows and the fields match. Such a
+    /// Returns whether the job runs each time when the local clock shows a matching minute. Such a
     /// job runs twice in a repeated hour, and does not catch up times in a gap.
     pub(super) fn follows_clock(&self) -> bool {
         self.minutes.star || self.hours.star
     }
 
-    /// Whether a day must match both day fields, and not only one of them. This is the rule of
-    /// cron's code: `*/2` counts as a star. Its manual says "if both are not `*`".
+    /// Returns whether a day must match both day fields, not only one of them. Follows cron's code,
+    /// in which `*/2` counts as a star, too. Its manual says "if both are not `*`".
     pub(super) fn needs_both_days(&self) -> bool {
         self.days.star || self.weekdays.star
     }
@@ -139,20 +142,27 @@ impl Expression {
     /// Returns whether the job may run on this date.
     fn matches_day(&self, date: NaiveDate) -> bool {
         let (number, last) = (date.day(), u32::from(date.num_days_in_month()));
-        let is_last_workday = |weekday| match weekday {
+        let is_last_workday = match date.weekday() {
             Weekday::Sat | Weekday::Sun => false,
+            // Only Saturday or Sunday may follow.
             Weekday::Fri => number + 2 >= last,
             _ => number == last,
         };
-        let day = self.days.has(number)
+        let matches_day = self.days.has(number)
             || number == last && self.days.special & LAST_DAY > 0
-            || is_last_workday(date.weekday()) && self.days.special & LAST_WORKDAY > 0;
+            || is_last_workday && self.days.special & LAST_WORKDAY > 0;
         let weekday = date.weekday().num_days_from_sunday();
-        let nths = nth(number.div_ceil(7), weekday)
-            | if number + 7 > last { nth(LAST, weekday) } else { 0 };
-        let weekday = self.weekdays.has(weekday) || self.weekdays.special & nths > 0;
-        let is_day = if self.needs_both_days() { day && weekday } else { day || weekday };
-        is_day && self.months.has(date.month())
+        let mut nths = nth(number.div_ceil(7), weekday);
+        if number + 7 > last {
+            nths |= nth(LAST, weekday);
+        }
+        let matches_weekday = self.weekdays.has(weekday) || self.weekdays.special & nths > 0;
+        let matches_days = if self.needs_both_days() {
+            matches_day && matches_weekday
+        } else {
+            matches_day || matches_weekday
+        };
+        matches_days && self.months.has(date.month())
     }
 
     /// Returns the matching minutes from the first moment on and before the second.
@@ -169,14 +179,15 @@ impl Expression {
             .filter(move |minute| (from..until).contains(minute))
     }
 
-    /// Returns the number of matching minutes from the first moment on and before the second. Full
-    /// days are multiplied, because a year has half a million minutes.
+    /// Returns the number of matching minutes from the first moment on and before the second. Does
+    /// not visit each minute, because a year has half a million: counts days, and multiplies.
     pub(super) fn count(&self, from: NaiveDateTime, until: NaiveDateTime) -> u64 {
+        // From the start of the first day to the start of the last day.
         let days = self.days_between(from.date(), until.date()).count();
         let on_full_days = days * (self.hours.count() * self.minutes.count()) as usize;
-        let before =
+        let since_midnight =
             |end: NaiveDateTime| self.between(end.date().and_time(NaiveTime::MIN), end).count();
-        (on_full_days + before(until)).saturating_sub(before(from)) as u64
+        (on_full_days + since_midnight(until)).saturating_sub(since_midnight(from)) as u64
     }
 
     /// Returns the matching days from `from` on and before `until`.
@@ -193,14 +204,17 @@ impl Expression {
 }
 
 impl Field {
+    /// Returns whether the field matches this number.
     pub(super) fn has(self, value: u32) -> bool {
         self.values >> value & 1 == 1
     }
 
+    /// Returns the numbers that the field matches.
     pub(super) fn iter(self) -> impl DoubleEndedIterator<Item = u32> {
         (0..64).filter(move |value| self.has(*value))
     }
 
+    /// Returns how many numbers the field matches.
     pub(super) fn count(self) -> u32 {
         self.values.count_ones()
     }
@@ -220,6 +234,7 @@ impl Field {
 }
 
 impl FieldRule {
+    /// Reads a field.
     fn parse(&self, text: &str) -> Result<Field, String> {
         let (mut values, mut special) = (0, 0);
         for item in text.split(',') {
@@ -235,12 +250,13 @@ impl FieldRule {
             }
         }
         if self.is_weekday() {
+            // Sunday is 0 and 7: move bit 7 to bit 0.
             values = (values | values >> 7) & 0x7f;
         }
         Ok(Field { values, star: text.starts_with('*'), special })
     }
 
-    /// Reads an item that depends on the month; 0 for another one.
+    /// Reads an item that stands for days which depend on the month; 0: it is another item.
     fn special(&self, item: &str) -> Result<Specials, String> {
         let upper = item.to_ascii_uppercase();
         match (upper.as_str(), upper.strip_suffix('L'), item.split_once('#')) {
@@ -271,15 +287,18 @@ impl FieldRule {
         let (low, high) = match ends {
             None if range == "*" => (self.first, self.last),
             None if range.starts_with("**") && range.trim_start_matches('*').is_empty() => {
-                let meant = &item[range.len() - 1..];
-                return Err(format!("`{item}` in the {name} field is wrong; write `{meant}`"));
+                let with_one_star = &item[range.len() - 1..];
+                return Err(format!(
+                    "`{item}` in the {name} field is wrong; write `{with_one_star}`"
+                ));
             }
             None => {
                 let value = self.value(if range.is_empty() { item } else { range })?;
                 if let Some(step) = step {
-                    let meant = format!("{range}-{}/{step}", self.last);
+                    let with_range = format!("{range}-{}/{step}", self.last);
                     return Err(format!(
-                        "`{item}` in the {name} field has a step without a range; write `{meant}`"
+                        "`{item}` in the {name} field has a step without a range; write \
+                         `{with_range}`"
                     ));
                 }
                 (value, value)
@@ -307,6 +326,7 @@ impl FieldRule {
         if let Some(index) = names.position(|name| name.eq_ignore_ascii_case(text)) {
             return Ok(self.first + index as u32);
         }
+        // Sunday is 0 and 7.
         let last = if self.is_weekday() { 7 } else { self.last };
         number(text).filter(|number| (self.first..=last).contains(number)).ok_or_else(|| {
             let (name, first) = (self.name, self.first);
@@ -332,7 +352,7 @@ impl FieldRule {
 
 /// Reads a number of digits only, without a sign.
 fn number(text: &str) -> Option<u32> {
-    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+    if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
 }
 
 #[cfg(test)]

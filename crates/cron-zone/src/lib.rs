@@ -72,8 +72,8 @@ pub use zone::Zone;
 use zone::{END, Period};
 pub use zone_data::ZoneData;
 
-/// How far to search ahead and back. Within 40 years every date falls on every day of the week,
-/// even 29 February across a year such as 2100.
+/// How many years to search ahead and back. Within 40 years, every date falls on every day of the
+/// week, even 29 February if a year such as 2100 has none.
 pub const HORIZON_YEARS: u32 = 41;
 const HORIZON: Days = Days::new(HORIZON_YEARS as u64 * 366 - 1);
 /// The shortest time that chrono knows.
@@ -107,11 +107,13 @@ pub struct Fire {
 
 /// A part of one period of a zone, in which nominal times are searched for.
 struct Span {
-    /// The start of the period, if times in the gap before it must fire then.
-    made_up: Option<DateTime<Utc>>,
-    /// The local times to search for matches.
+    /// The start of the period, if times in the gap before it fire then.
+    right_after_gap: Option<DateTime<Utc>>,
+    /// The first local time to search for matches.
     from: NaiveDateTime,
+    /// The end of the local times to search, exclusive.
     until: NaiveDateTime,
+    /// Local time minus UTC.
     offset: TimeDelta,
 }
 
@@ -163,7 +165,7 @@ impl Schedule {
     /// Returns the first nominal time after `instant`; `None` if there is none within the horizon.
     pub fn after(&self, instant: DateTime<Utc>) -> Option<DateTime<Utc>> {
         match &self.rule {
-            // Without the seconds, which would move the times from fire to fire.
+            // Drop the seconds: otherwise, each fire would move the next one by some.
             Rule::Every(interval) => {
                 instant.duration_trunc(TimeDelta::minutes(1)).ok()?.checked_add_signed(*interval)
             }
@@ -176,9 +178,9 @@ impl Schedule {
     }
 
     /// Returns the nominal times after `after` and up to `until`: the `newest` ones in order, and
-    /// the number of the others. Times before the horizon are not counted. The number is a sum over
-    /// days, not minutes, so a year costs the same for every schedule. `@every` has no missed
-    /// times: its next time is known only after a fire.
+    /// the number of the others. Does not count times before the horizon. Counts days, not minutes,
+    /// so a year takes as long for every schedule. `@every` has no missed times, because its next
+    /// time is known only after a fire.
     pub fn missed(
         &self,
         after: DateTime<Utc>,
@@ -228,17 +230,17 @@ impl Schedule {
         after: DateTime<Utc>,
         until: DateTime<Utc>,
     ) -> impl Iterator<Item = Span> {
-        // Instants at the ends of chrono's range have no local time.
-        let is_known = (1..=9999).contains(&after.year());
-        let periods = is_known.then(|| self.zone.periods(after)).into_iter().flatten();
+        // Instants at the ends of chrono's range have no local time, so they have no spans.
+        let has_local_time = (1..=9999).contains(&after.year());
+        let periods = has_local_time.then(|| self.zone.periods(after)).into_iter().flatten();
         let until = until.min(END);
         periods
             .take_while(move |period| period.start <= until)
             .map(move |period| span_in(expression, &period, after, until))
     }
 
-    /// Describes the effect of a clock change on the fire at `at`, when the one before it is at
-    /// `since`.
+    /// Returns words about the effect of a clock change on the fire at `at`, if there is one. The
+    /// fire before it is at `since`.
     fn mark(
         &self,
         expression: &Expression,
@@ -258,12 +260,17 @@ impl Schedule {
         }
         let mut periods = self.zone.periods(at);
         let period = periods.next()?;
-        let is_repeated = |next: Period| at >= next.start - next.repeated();
-        let pass = match periods.next().is_some_and(is_repeated) {
-            _ if at < period.start + period.repeated() => "second pass",
-            true if follows_clock => "first pass",
-            true => "first pass only",
-            false => return None,
+        let is_in_second_pass = at < period.start + period.repeated();
+        let is_in_first_pass =
+            periods.next().is_some_and(|next| at >= next.start - next.repeated());
+        let pass = if is_in_second_pass {
+            "second pass"
+        } else if !is_in_first_pass {
+            return None;
+        } else if follows_clock {
+            "first pass"
+        } else {
+            "first pass only"
         };
         Some(format!("repeated time: {pass}"))
     }
@@ -272,10 +279,10 @@ impl Schedule {
 /// Reads the time from one fire to the next.
 fn every(interval: &str) -> Result<TimeDelta, Error> {
     let read = duration::parse_within(interval, duration::MINUTE, duration::YEAR)?;
-    match read.as_secs() % 60 == 0 && read.subsec_nanos() == 0 {
-        true => TimeDelta::from_std(read).map_err(|error| Error(error.to_string())),
-        false => Err(Error(format!("`{interval}` in `@every` is not a number of whole minutes"))),
+    if read.as_secs() % 60 != 0 || read.subsec_nanos() != 0 {
+        return Err(Error(format!("`{interval}` in `@every` is not a number of whole minutes")));
     }
+    TimeDelta::from_std(read).map_err(|error| Error(error.to_string()))
 }
 
 /// Returns the span of a period in which to search for times after `after` and up to `until`.
@@ -286,13 +293,19 @@ fn span_in(
     until: DateTime<Utc>,
 ) -> Span {
     let follows_clock = expression.follows_clock();
-    let makes_up = !follows_clock && after < period.start && matches_gap(expression, period);
-    let made_up = makes_up.then_some(period.start);
+    let fires_after_gap = !follows_clock && after < period.start && matches_gap(expression, period);
+    let right_after_gap = if fires_after_gap { Some(period.start) } else { None };
+    // Skip the repeated times at the start of the period, which fired in the period before.
     let repeated = if follows_clock { TimeDelta::zero() } else { period.repeated() };
-    let from = (period.start + repeated).max(made_up.unwrap_or(after) + NANOSECOND);
+    let from = (period.start + repeated).max(right_after_gap.unwrap_or(after) + NANOSECOND);
     let until = period.end.min(until + NANOSECOND).max(from);
     let offset = period.offset;
-    Span { made_up, from: from.naive_utc() + offset, until: until.naive_utc() + offset, offset }
+    Span {
+        right_after_gap,
+        from: from.naive_utc() + offset,
+        until: until.naive_utc() + offset,
+        offset,
+    }
 }
 
 /// Returns the nominal times in a span.
@@ -302,11 +315,12 @@ fn times_in<'a>(
 ) -> impl DoubleEndedIterator<Item = DateTime<Utc>> + use<'a> {
     let offset = span.offset;
     let shown = expression.between(span.from, span.until);
-    span.made_up.into_iter().chain(shown.map(move |local| (local - offset).and_utc()))
+    span.right_after_gap.into_iter().chain(shown.map(move |local| (local - offset).and_utc()))
 }
 
+/// Returns the number of nominal times in a span.
 fn count_in(expression: &Expression, span: &Span) -> u64 {
-    u64::from(span.made_up.is_some()) + expression.count(span.from, span.until)
+    u64::from(span.right_after_gap.is_some()) + expression.count(span.from, span.until)
 }
 
 /// Returns whether the clock skips a matching time at the start of a period.

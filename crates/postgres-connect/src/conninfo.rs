@@ -86,7 +86,7 @@ impl fmt::Debug for Conninfo {
     }
 }
 
-/// An error is the cause and, after a semicolon, the remedy.
+/// Reads an address. An error is the cause and, after a semicolon, the remedy.
 pub(crate) fn parse(text: &str) -> Result<Pairs, String> {
     let text = text.trim();
     for (prefix, what) in [
@@ -117,7 +117,7 @@ pub(crate) fn parse(text: &str) -> Result<Pairs, String> {
             Err(format!("it is neither a URL nor key=value pairs; {FORMS}"))
         };
     };
-    // Programs name their driver in the scheme, too.
+    // Some programs also name their driver in the scheme, as in `postgresql+psycopg`.
     let (kind, driver) = scheme.split_once('+').unwrap_or((scheme, ""));
     let is_postgres = OTHER_SCHEMES.contains(&&*kind.to_lowercase());
     match scheme {
@@ -131,12 +131,13 @@ pub(crate) fn parse(text: &str) -> Result<Pairs, String> {
         _ if scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c)) => {
             Err(format!("the scheme of the URL is not postgres; {FORMS}"))
         }
-        // The `://` is part of a value.
+        // This is not a scheme: the `://` is a part of a value.
         _ => key_values(text),
     }
 }
 
-/// Adds a pair to an address that can be parsed. It counts instead of an earlier one with its key.
+/// Returns an address that can be parsed with one more pair. This pair counts instead of an earlier
+/// one with the same key.
 fn with(address: &str, key: &str, value: &str) -> String {
     let address = address.trim();
     if address.starts_with("postgres://") || address.starts_with("postgresql://") {
@@ -150,8 +151,8 @@ fn with(address: &str, key: &str, value: &str) -> String {
 fn url(rest: &str) -> Result<Pairs, String> {
     let (authority, tail) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
     let (path, query) = tail.split_once('?').unwrap_or((tail, ""));
-    // Probably the password contains a `/` that is not encoded. Do not take its rest for the name
-    // of the database.
+    // Do not take a part of a password for the name of the database: probably the password contains
+    // a `/` that is not encoded.
     if path.contains('@') {
         return Err(format!("there is an `@` after the host; {ENCODE}"));
     }
@@ -173,7 +174,8 @@ fn url(rest: &str) -> Result<Pairs, String> {
         names.push(decode(name)?);
         ports.push(port);
     }
-    // If the URL has only a port (`:5433`), `host` comes from the environment.
+    // Leave out an empty list. If the URL has only a port (`:5433`), the environment names the
+    // host.
     for (key, list) in [("host", names.join(",")), ("port", ports.join(","))] {
         if list.chars().any(|c| c != ',') {
             add(key, list);
@@ -187,7 +189,7 @@ fn url(rest: &str) -> Result<Pairs, String> {
             .split_once('=')
             .ok_or_else(|| format!("a parameter of the URL has no `=`; {ENCODE}"))?;
         match (&*decode(key)?, decode(value)?) {
-            // libpq accepts JDBC's spelling too.
+            // As in libpq, JDBC's spelling is accepted, too.
             ("ssl", value) if value == "true" => add("sslmode", "require".to_owned()),
             (key, value) => add(key, value),
         }
@@ -258,8 +260,9 @@ fn value(text: &str) -> Result<(String, &str), String> {
     }
 }
 
-/// Returns the text before the first character that `is_end` and has no backslash, and the rest
-/// from this character on, if there is one. Drops each backslash before another character.
+/// Splits a text at the first character for which `is_end` is true and which has no backslash
+/// before it. Returns the text before it, without the backslashes before other characters, and the
+/// rest from this character on, if there is one.
 pub(crate) fn unescape(text: &str, is_end: impl Fn(char) -> bool) -> (String, Option<&str>) {
     let mut plain = String::new();
     let mut chars = text.char_indices();

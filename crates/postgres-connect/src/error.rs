@@ -147,7 +147,8 @@ impl Error {
         self.sql_state.as_ref()
     }
 
-    /// A setting can't be used. `reason` is the cause and, after a semicolon, the remedy.
+    /// The error about a setting that can't be used. `reason` is the cause and, after a semicolon,
+    /// the remedy.
     pub(crate) fn of_setting(origin: impl Display, reason: impl Display) -> Self {
         let reason = reason.to_string();
         let (cause, remedy) = reason.split_once("; ").unwrap_or((&reason, ""));
@@ -159,63 +160,64 @@ impl Error {
         }
     }
 
-    /// No connection to a PostgreSQL server.
+    /// The error about a host that can't be reached, or is not PostgreSQL.
     pub(crate) fn of_network(cause: impl Into<String>) -> Self {
         Self::new(ErrorKind::Network, cause, CHECK_ADDRESS)
     }
 
-    /// The server did not answer in time.
+    /// The error about a server that did not answer in time.
     pub(crate) fn of_silence(limit: Duration) -> Self {
         Self::new(ErrorKind::Timeout, silence(limit), CHECK_POOLER)
     }
 
-    /// The caller interrupted the wait, and no answer came within `limit` from then on.
+    /// The error if the caller interrupted the wait, and no answer came within `limit` from then
+    /// on.
     pub(crate) fn of_interruption(limit: Duration) -> Self {
         let cause = format!("the wait was interrupted, then {}", silence(limit));
         Self::new(ErrorKind::Interrupted, cause, "")
     }
 
-    /// No address is known for the host's name.
+    /// The error about a host's name without an address.
     pub(crate) fn of_unknown_host() -> Self {
         let remedy = "correct it in the URL or PGHOST, or check the DNS";
         Self::new(ErrorKind::UnknownHost, "cannot resolve the host name", remedy)
     }
 
-    /// Another program than PostgreSQL answers.
+    /// The error if another program than PostgreSQL answers.
     pub(crate) fn not_postgresql() -> Self {
         Self::of_network(NOT_POSTGRESQL)
     }
 
-    /// The server is older than the `oldest` major version that the program wants.
+    /// The error about a server older than the `oldest` major version that the program accepts.
     pub(crate) fn of_version(version: &str, program: &str, oldest: u32) -> Self {
         let cause =
             format!("its version is {version}, but {program} needs PostgreSQL {oldest} or newer");
         Self::new(ErrorKind::Unsupported, cause, "upgrade the server, or use another")
     }
 
-    /// The database is PgBouncer's own one, with commands for its administrator.
+    /// The error about PgBouncer's own database, which has commands for its administrator.
     pub(crate) fn of_console() -> Self {
         let remedy = "name a database in the URL or PGDATABASE";
         Self::new(ErrorKind::Unsupported, "it is the console of PgBouncer", remedy)
     }
 
-    /// The session lacks the wanted attributes.
+    /// The error about a session without the wanted attributes.
     pub(crate) fn of_session(cause: &str) -> Self {
         let remedy = "wait for a failover, or correct the hosts or target_session_attrs";
         Self::new(ErrorKind::SessionAttrs, cause, remedy)
     }
 
-    /// This host is short of something.
+    /// The error if this host is short of something.
     pub(crate) fn of_resources(cause: &str) -> Self {
         Self::new(ErrorKind::Unavailable, cause, TRY_AGAIN)
     }
 
-    /// TLS failed.
+    /// The error if TLS failed.
     pub(crate) fn of_encryption(cause: impl Into<String>, remedy: &str) -> Self {
         Self::new(ErrorKind::Tls, cause, remedy)
     }
 
-    /// Channel binding is required, but the server's certificate has no hash for it.
+    /// The error if channel binding is required, but the server's certificate has no hash for it.
     pub(crate) fn of_binding(algorithm: &str, program: &str) -> Self {
         let cause = format!(
             "channel_binding=require needs the hash of the server's certificate, and its signature \
@@ -230,25 +232,27 @@ impl Error {
         self
     }
 
-    /// Joins the causes, and keeps the remedy of the more specific error.
+    /// Joins the causes of two errors, and keeps the kind and the remedy of the more specific one.
     pub(crate) fn and(self, other: Self, separator: &str) -> Self {
         let cause = format!("{}{separator}{}", self.cause, other.cause);
-        Self { cause, ..if other.kind.rank() > self.kind.rank() { other } else { self } }
+        let more_specific = if other.kind.rank() > self.kind.rank() { other } else { self };
+        Self { cause, ..more_specific }
     }
 
-    /// Says what could not be done.
+    /// Puts "cannot connect to the database" and a preposition before the cause.
     pub(crate) fn in_connection(mut self, preposition: &str) -> Self {
         self.cause = format!("cannot connect to the database{preposition} {}", self.cause);
         self
     }
 
-    /// Returns whether another host may succeed. Wrong settings are wrong for every host, and a
-    /// rejected password should not be sent to more hosts.
+    /// Returns whether another host may succeed. It can't with wrong settings, and a rejected
+    /// password should not be sent to more hosts.
     pub(crate) fn may_differ_elsewhere(&self) -> bool {
         self.kind.is_temporary()
     }
 
-    /// Returns whether libpq tries the other kind of encryption, if `sslmode` allows both.
+    /// Returns whether the login may succeed with or without encryption instead. Then libpq tries
+    /// that, too, if `sslmode` allows both.
     pub(crate) fn may_depend_on_encryption(&self) -> bool {
         matches!(self.kind, ErrorKind::Tls | ErrorKind::Rules)
     }
@@ -258,7 +262,7 @@ impl Error {
         [ErrorKind::Unavailable.rank(), ErrorKind::Login.rank()].contains(&self.kind.rank())
     }
 
-    /// Converts an error of the server, by its code and by parts of its message.
+    /// Returns the error for an error of the server, by its code and by parts of its message.
     fn of_server(state: &SqlState, message: &str) -> Self {
         use ErrorKind::{Login, Password, Rules, Unavailable, UnknownDatabase, UnknownRole};
         let (kind, remedy) = match (state, state.code().get(..2)) {
@@ -282,7 +286,7 @@ impl Error {
             (&SqlState::CANNOT_CONNECT_NOW, _) if message.ends_with(HOT_STANDBY_OFF) => {
                 (Unavailable, "connect to the primary, or set hot_standby = on on this standby")
             }
-            // Resources, operator, system.
+            // The classes of errors about resources, operators and the system.
             (_, Some("53" | "55" | "57" | "58")) => (Unavailable, TRY_AGAIN),
             _ => (Login, "check options and the other parameters of the connection"),
         };
@@ -305,8 +309,8 @@ impl fmt::Debug for Error {
 
 impl std::error::Error for Error {}
 
-/// Says that no answer came. The limit is that of libpq's `connect_timeout`, which is in seconds,
-/// or a part of that limit.
+/// Returns words about a missing answer. The limit is that of libpq's `connect_timeout`, which is
+/// in seconds, or a part of it.
 fn silence(limit: Duration) -> String {
     if limit < Duration::from_secs(1) {
         return format!("no answer within {}ms", limit.as_millis());
@@ -363,30 +367,30 @@ impl From<tokio_postgres::Error> for Error {
         }
         let text = error.to_string();
         let Some(source) = error.into_source() else { return Self::of_network(text) };
-        // Errors of the driver itself: no password, no channel binding.
-        source.downcast::<io::Error>().map_or_else(
-            |other| {
+        match source.downcast::<io::Error>() {
+            Ok(error) => Self::from(*error),
+            // An error of the driver itself: there is no password, or no channel binding.
+            Err(other) => {
                 let cause = other.to_string();
                 let is_binding = cause.contains("channel binding");
                 let remedy = if is_binding { CHECK_BINDING } else { CHECK_PASSWORD };
                 let is_password = cause == "password missing";
                 let kind = if is_password { ErrorKind::Password } else { ErrorKind::Unsupported };
                 Self::new(kind, cause, remedy)
-            },
-            |error| Self::from(*error),
-        )
+            }
+        }
     }
 }
 
-/// Returns whether a preloaded library is missing, unfit or not allowed. The code of some such
-/// errors has many causes, so the message decides.
+/// Returns whether a message says that a preloaded library is missing, unfit or not allowed. The
+/// code of such an error may also have other causes.
 fn is_of_library(message: &str) -> bool {
     let parts =
         ["could not access file", "could not load library", "incompatible library", "to library"];
     parts.iter().any(|part| message.contains(part))
 }
 
-/// Whether a message says that the role of the login does not exist.
+/// Returns whether a message says that the role of the login does not exist.
 fn is_unknown_role(message: &str) -> bool {
     message.starts_with("role \"") && message.ends_with("does not exist")
 }
@@ -397,8 +401,9 @@ pub fn is_behind_pooler(message: &str) -> bool {
     ["query_wait_timeout", "server login"].iter().any(|part| message.contains(part))
 }
 
-/// Returns what failed, and the remedy. Poolers use these codes for every error, also for those of
-/// the server: PgBouncer 08P01, hosted ones XX000. The message is in lower case.
+/// Returns what failed, and the remedy, by the message of a pooler in lower case. The code does not
+/// help: poolers use one for every error, even of the server, PgBouncer 08P01 and hosted ones
+/// XX000.
 fn of_pooler(message: &str) -> (ErrorKind, &'static str) {
     use ErrorKind::{Login, Password, Rules, Unavailable, UnknownDatabase, UnknownRole};
     const BEHIND_POOLER: &str = "try again; the server behind the pooler may be down, or the pool \
@@ -433,7 +438,7 @@ fn of_pooler(message: &str) -> (ErrorKind, &'static str) {
     }
 }
 
-/// Words an error of the socket, without the system's error number.
+/// Returns the words for an error of the socket, without the system's error number.
 fn io_text(error: &io::Error) -> String {
     let of_system = error.raw_os_error().is_some();
     match error.kind() {
@@ -445,7 +450,7 @@ fn io_text(error: &io::Error) -> String {
         io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData if !of_system => {
             format!("{NOT_POSTGRESQL} ({error})")
         }
-        // The driver's error if the stream ends within a message.
+        // The driver has this error if the stream ends within a message.
         _ if error.to_string() == "bytes remaining on stream" => NOT_POSTGRESQL.to_owned(),
         // Show the error's kind, because its text ends with a number: `(os error 111)`.
         kind if of_system => kind.to_string(),

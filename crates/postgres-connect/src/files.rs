@@ -1,4 +1,5 @@
-//! Files that libpq reads too: the service file, the pass file, and the system's list of users.
+//! Reads the files that libpq reads: the service file, the pass file, certificates and keys, and
+//! the system's list of users.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
@@ -10,27 +11,27 @@ use log::warn;
 use crate::conninfo::{Pairs, unescape};
 
 const MIB: u64 = 1024 * 1024;
-/// The longest service file or pass file that is read.
+/// The most bytes of a service file or a pass file.
 const SETTINGS_LIMIT: u64 = MIB;
-/// The longest list of the host's users that is read.
+/// The most bytes of the list of the host's users.
 const USERS_LIMIT: u64 = 64 * MIB;
-/// The longest list of certificates that is read.
+/// The most bytes of a file of certificates or keys.
 const CERTIFICATES_LIMIT: u64 = 16 * MIB;
-/// What a shell passes for `<(COMMAND)`: pipes that have a writer already.
+/// Folders of descriptors of this process. For `<(COMMAND)`, a shell passes a pipe there, which has
+/// a writer already.
 const DESCRIPTORS: [&str; 3] = ["/dev/fd", "/dev/stdin", "/proc/self/fd"];
 
-/// Opens a file that a setting names. Another named pipe may never have a writer, and a device may
-/// never end, so neither is opened.
+/// Opens a file that a setting names: a plain file, or a descriptor of this process. Does not open
+/// named pipes, which may never have a writer, and devices, which may never end.
 pub(crate) fn open(path: &Path) -> Result<File, String> {
-    let is_open = DESCRIPTORS.iter().any(|folder| path.starts_with(folder));
-    let is_readable = is_open || fs::metadata(path).map_err(|error| reason(&error))?.is_file();
-    if !is_readable {
+    let is_descriptor = DESCRIPTORS.iter().any(|folder| path.starts_with(folder));
+    if !is_descriptor && !fs::metadata(path).map_err(|error| reason(&error))?.is_file() {
         return Err("it is not a plain file; move it, or name another one".to_owned());
     }
     File::open(path).map_err(|error| reason(&error))
 }
 
-/// Reads a file to its end.
+/// Reads a file to its end. Fails if it has more than `limit` bytes.
 fn read(file: File, limit: u64) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     file.take(limit + 1).read_to_end(&mut bytes).map_err(|error| reason(&error))?;
@@ -40,7 +41,8 @@ fn read(file: File, limit: u64) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// Reads a text to its end. libpq reads bytes, so bytes that are not UTF-8 are replaced.
+/// Reads a file of text as `read` does. Replaces bytes that are not UTF-8: they are no error for
+/// libpq.
 fn read_text(file: File, limit: u64) -> Result<String, String> {
     read(file, limit).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
@@ -51,13 +53,13 @@ pub(crate) fn is_private(seen: &Metadata) -> bool {
     seen.mode() & (if seen.uid() == 0 { 0o037 } else { 0o077 }) == 0
 }
 
-/// Returns the content of an open file of certificates or keys. Like OpenSSL, it skips byte order
-/// marks, which some editors write; in a joined file, each part may have one.
+/// Returns the content of an open file of certificates or keys. As OpenSSL does, leaves out byte
+/// order marks, which some editors write. In a joined file, each part may have one.
 pub(crate) fn certificates(file: File) -> Result<Vec<u8>, String> {
     let content = read(file, CERTIFICATES_LIMIT)?;
     let lines = content.split_inclusive(|byte| *byte == b'\n');
     let unmarked = lines.map(|line| match line.strip_prefix("\u{feff}".as_bytes()) {
-        // A key in DER form may contain these bytes by chance.
+        // Leave out a mark only before a header: a key in DER form may contain its bytes by chance.
         Some(rest) if rest.starts_with(b"-----BEGIN ") => rest,
         _ => line,
     });
@@ -98,7 +100,8 @@ pub(crate) fn reason(error: &io::Error) -> String {
     }
 }
 
-/// Returns the text of the pass file, if it exists and, as libpq demands, is private.
+/// Returns the text of the pass file, if there is one that only its owner can read, as libpq
+/// demands. Warns of a file that can't be used.
 pub(crate) fn pass_file(path: &Path) -> Option<String> {
     let read = |file: File| match file.metadata() {
         Ok(metadata) if metadata.mode() & 0o077 != 0 => {
@@ -106,18 +109,20 @@ pub(crate) fn pass_file(path: &Path) -> Option<String> {
         }
         _ => read_text(file, SETTINGS_LIMIT),
     };
+    // A missing file needs no warning.
     fs::metadata(path).ok()?;
     let text = open(path).and_then(read);
     text.inspect_err(|cause| warn!("the pass file {} is ignored: {cause}", path.display())).ok()
 }
 
-/// Returns the password of the first line whose fields match: host, port, database, user. Like
-/// libpq, it reads no further field, and no line after the first that matches.
+/// Returns the password of the first line whose fields match the login: host, port, database, user.
+/// As libpq does, ignores fields after the password, and lines after the first that matches.
 pub(crate) fn password(text: &str, login: [&str; 4]) -> Option<String> {
     let found = text.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
         let mut rest = line.trim_end_matches('\r');
         for wanted in login {
             let (field, after) = unescape(rest, |c| c == ':');
+            // `*` matches every value, and an escaped `\*` only itself.
             if field != wanted && !rest.starts_with("*:") {
                 return None;
             }
@@ -139,7 +144,7 @@ fn entry(text: &str, uid: u32) -> Option<(String, PathBuf)> {
     text.lines().find_map(|line| {
         let fields: Vec<&str> = line.split(':').collect();
         let [name, _, id, _, _, home, ..] = fields[..] else { return None };
-        (id.parse() == Ok(uid)).then(|| (name.to_owned(), PathBuf::from(home)))
+        if id.parse() == Ok(uid) { Some((name.to_owned(), PathBuf::from(home))) } else { None }
     })
 }
 

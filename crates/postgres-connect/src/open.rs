@@ -1,5 +1,5 @@
-//! Opens a connection: tries the hosts of a target, their addresses and the kinds of encryption
-//! that `sslmode` allows, then checks the session. Each host has a time limit.
+//! Opens a connection. Tries the hosts of a target, their addresses, and the kinds of encryption
+//! that `sslmode` allows, and checks the session. Each host has a time limit.
 
 use std::future::{Ready, ready};
 use std::io;
@@ -31,8 +31,8 @@ pub struct PendingClient {
 }
 
 impl PendingClient {
-    /// Returns the connection or the error, once there is one. It does not block, and returns the
-    /// result once.
+    /// Returns the connection or the error; `None`: the thread is still connecting. Does not block.
+    /// Returns the result only once.
     pub fn poll(&self) -> Option<Result<Client, Error>> {
         match self.receiver.try_recv() {
             Err(TryRecvError::Empty) => None,
@@ -60,7 +60,7 @@ impl Target {
     /// Connects, and blocks this thread until a host has accepted the login. Each host gets at most
     /// [`connect_timeout`](Self::connect_timeout), which its addresses share.
     ///
-    /// A signal can't end this wait, but that of
+    /// A signal can't end this wait. It can end the wait of
     /// `target.connect_in_background(|| ()).wait(&mut wait)`.
     ///
     /// Call it only outside of asynchronous code: within a runtime of tokio, it panics.
@@ -73,7 +73,8 @@ impl Target {
         match runtime.block_on(self.open_first_fit()) {
             Ok(session) => Ok(Client::new(runtime, session, self.to_string())),
             Err(error) => {
-                // A lookup of a host name may still run; a plain drop would wait for it.
+                // Do not wait for a lookup of a host name that may still run, as a plain drop
+                // would.
                 runtime.shutdown_background();
                 Err(error)
             }
@@ -105,11 +106,11 @@ impl Target {
         let (sender, receiver) = mpsc::channel();
         let servers: Vec<String> = self.servers.iter().map(ToString::to_string).collect();
         let work = move || {
-            // If the caller has left, this closes the connection.
+            // If the caller has dropped the receiver, the connection is closed here.
             let _ = sender.send(self.connect());
             finished();
         };
-        // If the system starts no thread, the channel closes, which `poll` reports.
+        // Ignore an error here: if no thread starts, the channel closes, and `poll` reports that.
         let _ = thread::Builder::new().name("database".to_owned()).spawn(work);
         PendingClient { receiver, servers: servers.join(", ") }
     }
@@ -121,6 +122,7 @@ impl Target {
             servers.shuffle(&mut rand::rng());
         }
         let (mut tls, mut second_choice, mut errors) = (None, None, Vec::new());
+        // With prefer-standby, a session at a primary is the second choice.
         let takes_second_choice = self.session_attrs == SessionAttrs::PreferStandby;
         for server in servers {
             let encrypts = self.tls.mode != SslMode::Disable && !server.is_socket();
@@ -163,7 +165,7 @@ impl Target {
             let found = lookup_host((server.name.as_str(), server.port)).await;
             found.map(|found| found.map(|one| Some(one.ip())).collect()).unwrap_or_default()
         };
-        // Divide the time, so that an address that drops packets leaves time for the next one.
+        // Divide the time among the addresses: one that drops packets must leave time for the next.
         let count = u32::try_from(addresses.len()).unwrap_or(u32::MAX);
         let limit = self.timeout.map(|timeout| timeout / count.max(1));
         let mut errors: Vec<Error> = Vec::new();
@@ -199,7 +201,7 @@ impl Target {
     }
 }
 
-/// Returns the major version; `None`: it is not a version of PostgreSQL.
+/// Returns the major version of a server; `None`: the text is not a version of PostgreSQL.
 fn major(version: &str) -> Option<u32> {
     version.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }

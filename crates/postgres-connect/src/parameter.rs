@@ -1,5 +1,5 @@
-//! The parameters of libpq, and parameters of other programs that occur beside them. Knows no
-//! values.
+//! The names of libpq's parameters, and of parameters of other programs that occur beside them.
+//! Knows no values.
 
 /// A parameter of libpq that is read from an address, a service file or a variable.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -15,18 +15,19 @@ impl Parameter {
         KEYS.iter().map(|&(key, variable)| Self { key, variable })
     }
 
-    /// Returns its name in an address, such as `dbname`.
+    /// Returns the parameter's name in an address, such as `dbname`.
     pub fn key(self) -> &'static str {
         self.key
     }
 
-    /// Returns its environment variable, such as `PGDATABASE`, if it has one.
+    /// Returns the parameter's environment variable, such as `PGDATABASE`, if it has one.
     pub fn variable(self) -> Option<&'static str> {
         Some(self.variable).filter(|variable| !variable.is_empty())
     }
 
-    /// Returns whether its value is the path of a file or a directory. The value of `sslrootcert`
-    /// may also be `system`. `host` does not count, although it may be the directory of a socket.
+    /// Returns whether the parameter's value is the path of a file or a directory. That of
+    /// `sslrootcert` may also be `system`. Does not count `host`, although its value may be the
+    /// directory of a socket.
     pub fn is_path(self) -> bool {
         PATHS.contains(&self.key)
     }
@@ -39,7 +40,7 @@ pub fn may_be_secret(key: &str) -> bool {
     !is_read && !lists(WITHOUT_EFFECT, key) && !lists(FOREIGN, key)
 }
 
-/// libpq's keys, each with its environment variable; empty if it has none.
+/// The keys of libpq that are read, each with its environment variable; empty if it has none.
 const KEYS: &[(&str, &str)] = &[
     ("application_name", "PGAPPNAME"),
     ("channel_binding", "PGCHANNELBINDING"),
@@ -98,19 +99,20 @@ const FOREIGN: &str = "
     prepareThreshold prepared_statements schema serverVersion socket_timeout statement_cache_size
     statement_timeout supa uselibpqcompat workaround";
 
-/// Whether a list of keys has this one.
+/// Returns whether a list of keys has this one.
 fn lists(keys: &str, name: &str) -> bool {
     keys.split_whitespace().any(|key| key == name)
 }
 
-/// Returns the key if it is read, and `None` if it has no effect. A key that is unknown, or that
-/// `program` can't obey, is an error, because it may be a demand for security.
+/// Returns the key if it is read; `None`: it has no effect. Fails if the key is unknown, or if
+/// `program` can't do what the value demands, because that may be a demand for security.
 pub(crate) fn find_key(
     name: &str,
     value: &str,
     program: &str,
 ) -> Result<Option<&'static str>, String> {
     if let Some((key, _)) = KEYS.iter().find(|(key, _)| *key == name) {
+        // These keys are not supported. They are accepted with values that change nothing in libpq.
         let has_effect_in_libpq = match name {
             "gssencmode" => value == "require",
             "replication" => !matches!(value, "" | "0" | "off" | "false" | "no"),
@@ -125,14 +127,14 @@ pub(crate) fn find_key(
     }
     if let Some(libpq_key) = of_other_drivers(name) {
         let is_off = ["false", "0", "no", "off", "disable"].contains(&value);
-        let turns_off = libpq_key == "sslmode=require" && is_off;
-        let meant = if turns_off { "sslmode=disable" } else { libpq_key };
-        return Err(format!("unknown parameter `{name}`; write `{meant}` instead"));
+        let turns_tls_off = libpq_key == "sslmode=require" && is_off;
+        let counterpart = if turns_tls_off { "sslmode=disable" } else { libpq_key };
+        return Err(format!("unknown parameter `{name}`; write `{counterpart}` instead"));
     }
     if let Some(near) = nearest(name) {
         return Err(format!("unknown parameter `{name}`; did you mean `{near}`?"));
     }
-    // If a quote is missing, the name may be a part of the password, so do not show it.
+    // Show only a plain name: if a quote is missing, the name may be a part of the password.
     let is_plain =
         name.len() <= 32 && name.chars().all(|c| c.is_ascii_alphabetic() || "_-.".contains(c));
     Err(if is_plain {
@@ -142,7 +144,7 @@ pub(crate) fn find_key(
     })
 }
 
-/// Returns libpq's parameter for a parameter of another driver.
+/// Returns libpq's parameter for a parameter of another driver, if there is one.
 fn of_other_drivers(name: &str) -> Option<&'static str> {
     Some(match name.to_ascii_lowercase().replace(['_', '-', ' '], "").as_str() {
         "ssl" | "tls" | "usessl" | "requiressl" | "sslaccept" | "encrypt" => "sslmode=require",
@@ -161,14 +163,18 @@ fn of_other_drivers(name: &str) -> Option<&'static str> {
     })
 }
 
-/// Returns the key that was probably meant: a third of its letters may differ, or two of a short
-/// one.
+/// Returns the key that was probably meant: a third of its letters may differ, or two letters of a
+/// short one.
 fn nearest(name: &str) -> Option<&'static str> {
-    // A name may be as long as an address.
-    let name = Some(name).filter(|name| name.len() <= 64)?.to_lowercase();
-    let near = KEYS.iter().map(|&(key, _)| (strsim::osa_distance(&name, key), key));
-    let near = near.filter(|(distance, key)| *distance <= (key.len() / 3).max(2));
-    near.filter(|(distance, key)| *distance < key.len()).min().map(|(_, key)| key)
+    // To compare a name that is as long as an address would take long.
+    if name.len() > 64 {
+        return None;
+    }
+    let name = name.to_lowercase();
+    let keys = KEYS.iter().map(|&(key, _)| (strsim::osa_distance(&name, key), key));
+    let near =
+        keys.filter(|(distance, key)| *distance <= (key.len() / 3).max(2) && *distance < key.len());
+    near.min().map(|(_, key)| key)
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! Collects the settings of a connection in libpq's order of precedence: the address, the service
-//! file, the environment. Knows the keys and reads values, but does not know their effect.
+//! file, the environment. Knows the keys and reads values, but not their effect.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::files;
 use crate::parameter::{Parameter, find_key};
 
-/// The keys that name a database; libpq has defaults for those that are missing.
+/// The keys that name a database. libpq has defaults for missing ones.
 const NAMES: [&str; 5] = ["service", "host", "hostaddr", "user", "dbname"];
 
 /// Looks up a variable of the environment.
@@ -46,6 +46,8 @@ impl<'a> Settings<'a> {
             pairs.reverse();
             settings.add(pairs, &origin.to_owned().into())?;
         }
+        // The variables that name the service are needed before the others, which the service
+        // overrides.
         settings.add_variables(|key| matches!(key, "service" | "servicefile"))?;
         if let Some(service) = settings.text("service").map(str::to_owned) {
             settings.add_service(&service)?;
@@ -54,7 +56,7 @@ impl<'a> Settings<'a> {
         Ok(settings)
     }
 
-    /// Returns a variable unless it is empty.
+    /// Returns the value of a variable; `None`: it is unset or empty.
     pub(crate) fn variable(&self, name: &str) -> Option<String> {
         (self.environment)(name).filter(|value| !value.is_empty())
     }
@@ -65,7 +67,7 @@ impl<'a> Settings<'a> {
         Some(home.or_else(|| files::account().map(|(_, home)| home))?.join(name))
     }
 
-    /// Returns a value unless it is empty.
+    /// Returns the value of a setting; `None`: it is missing or empty.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         self.values.get(name).map(|(value, _)| value.as_str()).filter(|value| !value.is_empty())
     }
@@ -97,19 +99,20 @@ impl<'a> Settings<'a> {
             .map_err(|_| self.invalid(name, "is not a number, or too large", "write it in digits"))
     }
 
-    /// Returns the value of a setting that is a positive number; `None` for zero and less, which in
-    /// libpq mean no limit, or the system's default.
+    /// Returns the value of a setting that is a positive number, or `default` if it is missing;
+    /// `None` for zero and less, which in libpq mean no limit, or the system's default.
     pub(crate) fn positive(&self, name: &str, default: u32) -> Result<Option<u32>, Error> {
         let number = self.number(name)?;
         Ok(number.map_or(Some(default), |n| u32::try_from(n).ok().filter(|n| *n > 0)))
     }
 
-    /// Returns the value of a setting in seconds; `None` means no limit, or the system's default.
+    /// Returns the value of a setting in seconds, as `positive` does.
     pub(crate) fn seconds(&self, name: &str, default: u32) -> Result<Option<Duration>, Error> {
         Ok(self.positive(name, default)?.map(|seconds| Duration::from_secs(seconds.into())))
     }
 
-    /// Returns what the value of a setting stands for; one of `choices`.
+    /// Returns what the value of a setting stands for, by the list of `choices`, or `default` if it
+    /// is missing.
     pub(crate) fn choice<T: Copy>(
         &self,
         name: &str,
@@ -133,13 +136,14 @@ impl<'a> Settings<'a> {
         self.choice(name, words[0], &words.map(|word| (word, word)))
     }
 
-    /// Returns an error that names the key and its origin, not the value, which may be a secret.
+    /// Returns an error that names the key and its origin, but not the value, which may be a
+    /// secret.
     pub(crate) fn invalid(&self, name: &str, cause: &str, remedy: &str) -> Error {
         let origin = self.values.get(name).map_or("the database settings", |(_, origin)| origin);
         Error::of_setting(origin, format!("`{name}` {cause}; {remedy}"))
     }
 
-    /// Adds settings, unless they have a value of higher precedence already.
+    /// Adds settings, except those that have a value already: it has a higher precedence.
     fn add(&mut self, pairs: Pairs, origin: &Origin) -> Result<(), Error> {
         for (name, value) in pairs {
             match find_key(&name, &value, self.program)
@@ -154,8 +158,8 @@ impl<'a> Settings<'a> {
         Ok(())
     }
 
-    /// Adds the values of environment variables for keys that have no value yet. `includes` says
-    /// which keys to look at.
+    /// Adds the values of environment variables for keys that have no value yet, if `includes` is
+    /// true for the key.
     fn add_variables(&mut self, includes: impl Fn(&str) -> bool) -> Result<(), Error> {
         for parameter in Parameter::all().filter(|parameter| includes(parameter.key())) {
             if let Some(variable) = parameter.variable()
@@ -167,7 +171,8 @@ impl<'a> Settings<'a> {
         Ok(())
     }
 
-    /// Reads the user's service file, and the system's if the user's lacks the service.
+    /// Adds the settings of a service, from the user's service file, or from the system's if the
+    /// user's lacks the service.
     fn add_service(&mut self, service: &str) -> Result<(), Error> {
         let own = self
             .text("servicefile")
@@ -187,7 +192,8 @@ impl<'a> Settings<'a> {
             }
             return self.add(pairs, &origin);
         }
-        // The service's name is not a secret: other users may read its file.
+        // The error may show the service's name, which is not a secret: other users may read its
+        // file.
         let cause = format!("is `{service}`, but no service file has this service");
         Err(self.invalid("service", &cause, "correct it, or set PGSERVICEFILE"))
     }

@@ -13,18 +13,19 @@ use tokio_postgres::tls::{ChannelBinding, TlsStream};
 use crate::error::Error;
 use crate::settings::Settings;
 
-/// The largest answers to a login, with all notices. Before the login ends, any server may answer.
+/// The most bytes of a login's answers, with all notices. They are few, because the server may be
+/// any until the login ends.
 const LARGEST_LOGIN: usize = MIB;
 const MIB: usize = 1024 * 1024;
-/// The memory that the driver needs for a message besides its bytes counts, too: otherwise, an
-/// answer of tiny messages would need twenty times its size.
+/// The memory that the driver needs for a message besides its bytes. It counts for the limits,
+/// because an answer of tiny messages needs twenty times its size.
 const MESSAGE_COST: usize = 128;
-/// The most parameters, such as `server_version`, of which a server reports values. The driver
-/// keeps the last value of each.
+/// The most parameters, such as `server_version`, whose values a server may report. The driver
+/// keeps the last value of each. PostgreSQL reports about 15.
 const MOST_PARAMETERS: usize = 1000;
-/// The longest name of a parameter. PostgreSQL reports about 15 parameters.
+/// The most bytes of a parameter's name.
 const PARAMETER_NAME: usize = 64;
-/// The longest report of a parameter's value.
+/// The most bytes of a report of a parameter's value.
 const PARAMETER_REPORT: usize = 64 * 1024;
 
 /// How much a server may send, in bytes.
@@ -61,14 +62,16 @@ enum Reason {
     Message(usize),
     /// An answer is larger than this limit.
     Answer(usize),
+    /// The answers to a login are larger than `LARGEST_LOGIN`.
     Login,
+    /// The server reports too many or too long parameters.
     Parameters,
     /// The server asks for this forbidden authentication method.
     AuthMethod(&'static str),
 }
 
 impl Rejection {
-    /// Whether the server asked for a forbidden authentication method.
+    /// Returns whether the server asked for a forbidden authentication method.
     pub(crate) fn is_of_auth_method(&self) -> bool {
         matches!(self.0, Reason::AuthMethod(_))
     }
@@ -103,12 +106,12 @@ const AUTH_METHODS: [(&str, Option<u32>); 7] = [
     ("gss", Some(7)),
     ("sspi", Some(9)),
     ("scram-sha-256", Some(10)),
-    // The method has no code here, because the driver does not support it.
+    // No code: the driver does not support this method, and rejects a request for it.
     ("oauth", None),
 ];
 
-/// The methods that `require_auth` forbids. Otherwise a false server could ask for the password in
-/// plain text.
+/// The authentication methods that `require_auth` forbids. Without it, a false server could ask for
+/// the password in plain text.
 #[derive(Clone, Default)]
 pub(crate) struct ForbiddenMethods(Vec<&'static str>);
 
@@ -129,11 +132,13 @@ impl ForbiddenMethods {
         if listed.iter().any(|item| !names.contains(item)) {
             return invalid("has an unknown method", &format!("use {}", names.join(", ")));
         }
+        // Without `!`, the list has the allowed methods, and all others are forbidden.
         let is_forbidden = |name: &&str| listed.contains(name) != forbidden.is_empty();
         Ok(Self(names.into_iter().filter(is_forbidden).collect()))
     }
 
-    /// Checks the code of an authentication request. The driver rejects unknown codes.
+    /// Fails if an authentication request with this code is for a forbidden method. Accepts unknown
+    /// codes, which the driver rejects.
     fn check(&self, code: u32) -> Result<(), Reason> {
         match AUTH_METHODS.iter().find(|(_, known)| *known == Some(code)) {
             Some((name, _)) if self.0.contains(name) => Err(Reason::AuthMethod(name)),
@@ -166,13 +171,14 @@ impl LimitedStream {
 #[derive(Default)]
 struct Framing {
     limits: Limits,
-    /// The received part of the message's head.
+    /// The received part of the message's head: its type, its length and, of some messages, the
+    /// first bytes of the body.
     head: Vec<u8>,
-    /// Bytes of the message still to come after its head.
+    /// How many bytes of the message come after its head.
     rest: usize,
     /// Whether the server was ready for a statement.
     is_logged_in: bool,
-    /// Bytes since the server was last ready for a statement, with the cost of the messages.
+    /// How many bytes came since the server was last ready for a statement, with `MESSAGE_COST`.
     answer: usize,
     /// The names of the reported parameters.
     parameters: BTreeSet<Vec<u8>>,
@@ -181,26 +187,27 @@ struct Framing {
 }
 
 impl Framing {
-    /// Checks the next bytes. After an error, the driver reads no more, so the state does not
-    /// matter.
+    /// Checks the next bytes. After an error, this is not called again: the driver reads no more.
     fn scan(&mut self, mut bytes: &[u8]) -> Result<(), Reason> {
         loop {
-            let (_, behind) = bytes.split_at(self.rest.min(bytes.len()));
-            self.rest -= bytes.len() - behind.len();
-            let Some((first, behind)) = behind.split_first() else { return Ok(()) };
+            // Skip the rest of the message, and take the head of the next one byte by byte.
+            let (skipped, next) = bytes.split_at(self.rest.min(bytes.len()));
+            self.rest -= skipped.len();
+            let Some((first, after)) = next.split_first() else { return Ok(()) };
             self.head.push(*first);
-            bytes = behind;
+            bytes = after;
             self.scan_head()?;
         }
     }
 
-    /// Checks a message as soon as its head is complete.
+    /// Checks a message as soon as its head is complete. Until then, does nothing.
     fn scan_head(&mut self) -> Result<(), Reason> {
         let [kind, a, b, c, d, body @ ..] = self.head.as_slice() else { return Ok(()) };
         let (kind, length) = (*kind, u32::from_be_bytes([*a, *b, *c, *d]) as usize);
         if length > self.limits.message {
             return Err(Reason::Message(self.limits.message));
         }
+        // `S` reports the value of a parameter. Its head ends with the parameter's name.
         if kind == b'S' {
             match body.iter().position(|byte| *byte == 0) {
                 _ if length > PARAMETER_REPORT => return Err(Reason::Parameters),
@@ -212,24 +219,27 @@ impl Framing {
                 return Err(Reason::Parameters);
             }
         }
-        // The first authentication request names the method. The driver rejects a later change of
-        // method.
+        // `R` is an authentication request. The first one names the method, as a code of four
+        // bytes. The driver rejects a later change of the method.
         if kind == b'R' {
             let &[a, b, c, d] = body else { return Ok(()) };
             std::mem::take(&mut self.forbidden).check(u32::from_be_bytes([a, b, c, d]))?;
         }
         self.rest = (length + 1).saturating_sub(self.head.len());
         self.head.clear();
+        // `Z`: the server is ready for a statement.
         if kind == b'Z' {
             (self.answer, self.is_logged_in) = (0, true);
             return Ok(());
         }
         self.answer = self.answer.saturating_add(length + MESSAGE_COST);
-        match self.is_logged_in {
-            false if self.answer > LARGEST_LOGIN => Err(Reason::Login),
-            true if self.answer > self.limits.answer => Err(Reason::Answer(self.limits.answer)),
-            _ => Ok(()),
+        if !self.is_logged_in && self.answer > LARGEST_LOGIN {
+            return Err(Reason::Login);
         }
+        if self.is_logged_in && self.answer > self.limits.answer {
+            return Err(Reason::Answer(self.limits.answer));
+        }
+        Ok(())
     }
 }
 

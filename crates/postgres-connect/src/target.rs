@@ -1,5 +1,5 @@
-//! The meaning of the settings: which hosts to connect to, and how. Reads only the files that libpq
-//! would read for the same settings, and opens no connection.
+//! Turns settings into a target: which hosts to connect to, and how. Reads only the files that
+//! libpq would read for the same settings, and opens no connection.
 
 use std::fmt;
 use std::io;
@@ -21,7 +21,7 @@ use crate::stream::{ForbiddenMethods, Limits};
 use crate::tls::TlsSettings;
 
 const DEFAULT_PORT: u16 = 5432;
-/// Seconds for one host.
+/// How many seconds a host has for the login, unless a setting says it.
 const DEFAULT_TIMEOUT: u32 = 10;
 /// The socket directories of most distributions, then of PostgreSQL's own build.
 const SOCKET_DIRECTORIES: [&str; 2] = ["/var/run/postgresql", "/tmp"];
@@ -217,7 +217,7 @@ impl Target {
         Self::builder().address(address, "the database URL").resolve()
     }
 
-    /// Gives the collected settings their meaning.
+    /// Returns the target of the collected settings.
     fn read(settings: &Settings<'_>, builder: TargetBuilder<'_>) -> Result<Self, Error> {
         let user = user(settings)?;
         let database = settings.text("dbname").unwrap_or(&user);
@@ -234,7 +234,7 @@ impl Target {
             .user(&user)
             .dbname(database)
             .channel_binding(binding)
-            // The TLS handshake is done before, and the driver gets the encrypted stream.
+            // The driver gets a stream that is encrypted already, if the settings demand that.
             // `Direct` keeps the driver from requesting TLS again.
             .ssl_mode(SslMode::Require)
             .ssl_negotiation(SslNegotiation::Direct);
@@ -302,7 +302,8 @@ impl Target {
 }
 
 impl Keepalive {
-    /// The defaults detect a dead server within half a minute; the system's take two hours.
+    /// Reads the settings. With the defaults here, a dead server is detected within half a minute;
+    /// with those of the system, it takes two hours.
     fn read(settings: &Settings<'_>) -> Result<Self, Error> {
         Ok(Self {
             probes: settings.number("keepalives")? != Some(0),
@@ -315,12 +316,21 @@ impl Keepalive {
 
     /// Sets these options of a socket.
     pub(crate) fn apply(&self, socket: &TcpStream) -> io::Result<()> {
-        self.user_timeout_ms.map(|ms| sockopt::set_tcp_user_timeout(socket, ms)).transpose()?;
-        if self.probes {
-            sockopt::set_socket_keepalive(socket, true)?;
-            self.idle.map(|idle| sockopt::set_tcp_keepidle(socket, idle)).transpose()?;
-            self.interval.map(|every| sockopt::set_tcp_keepintvl(socket, every)).transpose()?;
-            self.count.map(|count| sockopt::set_tcp_keepcnt(socket, count)).transpose()?;
+        if let Some(ms) = self.user_timeout_ms {
+            sockopt::set_tcp_user_timeout(socket, ms)?;
+        }
+        if !self.probes {
+            return Ok(());
+        }
+        sockopt::set_socket_keepalive(socket, true)?;
+        if let Some(idle) = self.idle {
+            sockopt::set_tcp_keepidle(socket, idle)?;
+        }
+        if let Some(interval) = self.interval {
+            sockopt::set_tcp_keepintvl(socket, interval)?;
+        }
+        if let Some(count) = self.count {
+            sockopt::set_tcp_keepcnt(socket, count)?;
         }
         Ok(())
     }
@@ -359,7 +369,7 @@ fn servers(settings: &Settings<'_>) -> Result<Vec<Server>, Error> {
             let cause = "has an item that is not an IP address";
             settings.invalid("hostaddr", cause, "use `host` for names")
         })?;
-        // As in libpq, an address takes precedence over a directory.
+        // As in libpq, an address takes precedence over the directory of a socket.
         let name = match (item(&hosts, index), address) {
             (Some(name), None) => name,
             (Some(name), Some(_)) if !name.starts_with('/') => name,
@@ -383,13 +393,14 @@ fn default_host() -> String {
     directory.unwrap_or("localhost").to_owned()
 }
 
-/// Sets the password of every host: the one of the settings, or else the host's one in the pass
+/// Sets the password of every host: that of the settings, or else that of the host in the pass
 /// file.
 fn set_passwords(settings: &Settings<'_>, servers: &mut [Server], database: &str, user: &str) {
     let given = settings.text("password");
     let path = settings.text("passfile").map(PathBuf::from).or_else(|| settings.in_home(".pgpass"));
     let text = path.filter(|_| given.is_none()).and_then(|path| files::pass_file(&path));
     for server in servers {
+        // As in libpq, a default socket directory is `localhost` in the pass file.
         let is_default = SOCKET_DIRECTORIES.contains(&&*server.name);
         let host = if is_default { "localhost" } else { &server.name };
         let found = text.as_ref().and_then(|text| {
@@ -400,11 +411,12 @@ fn set_passwords(settings: &Settings<'_>, servers: &mut [Server], database: &str
 }
 
 impl Server {
-    /// Returns whether it is a Unix socket. PostgreSQL encrypts nothing there.
+    /// Returns whether the server is at a Unix socket, where PostgreSQL encrypts nothing.
     pub(crate) fn is_socket(&self) -> bool {
         self.name.starts_with('/')
     }
 
+    /// Returns whether the server is on this host.
     fn is_this_host(&self) -> bool {
         let address = self.address.or_else(|| self.name.parse().ok());
         self.is_socket() || address.map_or(self.name == "localhost", |ip| ip.is_loopback())

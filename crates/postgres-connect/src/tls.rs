@@ -1,5 +1,5 @@
-//! Encryption: its settings, and the TLS handshake with the checks that libpq makes after it. The
-//! rules about certificates are in `certificates`.
+//! Encryption: its settings, the TLS handshake, and the checks that libpq makes after it. The
+//! module `certificates` has the rules about certificates.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ use crate::stream::Socket;
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 /// The data for channel binding, or the name of the signature algorithm that has no hash for it.
 pub(crate) type Binding = Result<Vec<u8>, String>;
-/// The protocol's name in TLS (ALPN).
+/// The name of PostgreSQL's protocol in TLS (ALPN).
 const PROTOCOL: &[u8] = b"postgresql";
 
 /// libpq's `sslmode`, from the weakest to the strongest.
@@ -59,6 +59,7 @@ pub(crate) enum Encryption {
     Required,
 }
 
+/// The settings of TLS.
 #[derive(Clone)]
 pub(crate) struct TlsSettings {
     pub(crate) mode: SslMode,
@@ -69,7 +70,7 @@ pub(crate) struct TlsSettings {
     revocation_list: Option<PathBuf>,
     /// The client's certificate and key.
     identity: Option<(PathBuf, PathBuf)>,
-    /// The key is in libpq's default file.
+    /// Whether the key is in libpq's default file, because no setting names another one.
     has_default_key: bool,
     /// Whether a server is rejected that does not ask for the client's certificate.
     must_send_certificate: bool,
@@ -87,7 +88,7 @@ impl TlsSettings {
         let mut mode = settings.choice("sslmode", SslMode::Prefer, MODES)?;
         let mut root_file = path("sslrootcert");
         if settings.text("sslrootcert") == Some("system") {
-            // Any server can have a certificate from a public authority, so check the name.
+            // The name must be checked: any server can have a certificate from a public authority.
             if settings.text("sslmode").is_some() && mode < SslMode::VerifyFull {
                 let cause = "is too weak for sslrootcert=system";
                 return Err(settings.invalid("sslmode", cause, "use verify-full"));
@@ -114,12 +115,13 @@ impl TlsSettings {
         }
         let certificate = path("sslcert").or_else(|| in_home("postgresql.crt"));
         let key = path("sslkey").or_else(|| settings.in_home(".postgresql/postgresql.key"));
+        let usual_revocation_list =
+            || if mode >= SslMode::VerifyCa { in_home("root.crl") } else { None };
         Ok(Self {
             mode,
             is_direct,
             root_file,
-            revocation_list: path("sslcrl")
-                .or_else(|| (mode >= SslMode::VerifyCa).then(|| in_home("root.crl"))?),
+            revocation_list: path("sslcrl").or_else(usual_revocation_list),
             has_default_key: settings.text("sslkey").is_none(),
             identity: certificate.zip(key).filter(|_| cert_mode != "disable"),
             must_send_certificate,
@@ -138,15 +140,18 @@ impl TlsSettings {
         }
     }
 
-    /// Reads the files that the mode needs. An error names the file.
+    /// Returns the configuration of TLS. Reads the files that the mode needs; an error names the
+    /// file.
     pub(crate) fn client_config(&self) -> Result<ClientConfig, Error> {
         let checks = match self.mode {
             SslMode::VerifyCa => Some(Checks::Authority),
             SslMode::VerifyFull => Some(Checks::AuthorityAndName),
             _ => None,
         };
-        let verifier =
-            checks.map_or_else(|| Ok(Verifier::accepting_any()), |checks| self.verifier(checks))?;
+        let verifier = match checks {
+            Some(checks) => self.verifier(checks)?,
+            None => Verifier::accepting_any(),
+        };
         let builder = client_builder(verifier, &self.versions);
         let builder = builder.expect("a version is chosen, and `ring` has suites for each");
         let mut config = match &self.identity {
@@ -187,8 +192,8 @@ impl TlsSettings {
         })
     }
 
-    /// Encrypts `socket`, and returns it with the data for channel binding. `name` is the one that
-    /// the server's certificate must contain.
+    /// Encrypts `socket`, and returns it with the data for channel binding. Without encryption,
+    /// returns it as it is. `name` is the name that the server's certificate must contain.
     pub(crate) async fn handshake(
         &self,
         config: &ClientConfig,
@@ -199,6 +204,7 @@ impl TlsSettings {
         if encryption == Encryption::Off {
             return Ok((socket, None));
         }
+        // PostgreSQL answers the request with one byte: `S` for TLS, `N` for no TLS.
         if !self.is_direct {
             socket.write_all(&SSL_REQUEST).await?;
             match (socket.read_u8().await?, encryption) {
@@ -220,7 +226,7 @@ impl TlsSettings {
         config.client_auth_cert_resolver = resolver.clone();
         let socket = TlsConnector::from(Arc::new(config)).connect(name, socket).await?;
         let session = socket.get_ref().1;
-        // If the server does not confirm the protocol, it is not PostgreSQL.
+        // A server that does not confirm the protocol is not PostgreSQL.
         if self.is_direct && session.alpn_protocol() != Some(PROTOCOL) {
             let cause = "the server has not confirmed PostgreSQL's protocol in TLS";
             return Err(Error::of_encryption(cause, CHECK_TLS));
@@ -242,8 +248,9 @@ impl TlsSettings {
     }
 }
 
-/// Returns the allowed versions of TLS. `VERSIONS` numbers them as 1.N.
+/// Returns the allowed versions of TLS.
 fn versions(settings: &Settings<'_>) -> Result<Vec<&'static SupportedProtocolVersion>, Error> {
+    // Their names in settings, and N of the version 1.N.
     const VERSIONS: &[(&str, u8)] = &[("TLSv1", 0), ("TLSv1.1", 1), ("TLSv1.2", 2), ("TLSv1.3", 3)];
     let least = settings.choice("ssl_min_protocol_version", 2, VERSIONS)?;
     let most = settings.choice("ssl_max_protocol_version", 3, VERSIONS)?;
@@ -262,10 +269,11 @@ fn file_fault(key: &str, path: &Path, cause: impl Display) -> Error {
     Error::of_setting(format!("{key} {}", path.display()), cause)
 }
 
-/// A form of OpenSSL, in which purposes follow the certificate.
+/// The header of a certificate in a form of OpenSSL, which rustls can't read: purposes follow the
+/// certificate.
 const TRUSTED: &[u8] = b"-----BEGIN TRUSTED CERTIFICATE-----";
 
-/// Reads all PEM items of one kind, at least one.
+/// Reads all items of one kind in a PEM file. Fails if there are none.
 fn read_pem_file<T: PemObject>(path: &Path, key: &str, item: &str) -> Result<Vec<T>, Error> {
     let fault = |cause: &str| file_fault(key, path, format!("{cause}; correct {key}"));
     let text = files::open(path).and_then(files::certificates).map_err(|why| fault(&why))?;
@@ -276,7 +284,7 @@ fn read_pem_file<T: PemObject>(path: &Path, key: &str, item: &str) -> Result<Vec
         return Ok(items);
     }
     let is_trusted = text.windows(TRUSTED.len()).any(|part| part == TRUSTED);
-    // DER begins with this byte.
+    // Say why the file has no such item. A file in DER form begins with the byte `0`.
     Err(fault(&if is_trusted && key != "sslcrl" {
         "it has a TRUSTED CERTIFICATE; convert it with `openssl x509 -in FILE -out NEW`".to_owned()
     } else if text.first() == Some(&b'0') {
@@ -287,8 +295,8 @@ fn read_pem_file<T: PemObject>(path: &Path, key: &str, item: &str) -> Result<Vec
     }))
 }
 
-/// Reads the client's certificates and their key. Does not let rustls check them: it rejects
-/// certificates of X.509 version 1, but only the server judges them.
+/// Reads the client's certificates and their key. Does not let rustls check them, because it
+/// rejects certificates of X.509 version 1: only the server must accept them.
 ///
 /// `has_default_key`: no setting names the file of the key, which an error must say.
 fn read_identity(
@@ -322,8 +330,8 @@ fn read_identity(
     Ok(CertifiedKey::new(chain, signing))
 }
 
-/// Reads a key in PEM form or, as libpq does, in DER form. Errors have this name of the file, and
-/// this remedy if they need no other.
+/// Reads a key in PEM form or, as libpq does, in DER form. Errors call the file by this name, and
+/// have this remedy, unless there is a better one.
 fn read_private_key(
     path: &Path,
     name: &str,

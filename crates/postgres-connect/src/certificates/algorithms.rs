@@ -19,12 +19,13 @@ const SHA_512: Hash = |bytes| Sha512::digest(bytes).to_vec();
 const SHA_512_224: Hash = |bytes| Sha512_224::digest(bytes).to_vec();
 const SHA_512_256: Hash = |bytes| Sha512_256::digest(bytes).to_vec();
 
+/// Returns the identifier in these numbers.
 const fn oid(text: &str) -> ObjectIdentifier {
     ObjectIdentifier::new_unwrap(text)
 }
 
-/// The signature algorithms of certificates, and the hash of each for channel binding. RFC 5929
-/// replaces MD5 and SHA-1 by SHA-256. The parameters of RSA-PSS name its hash.
+/// The signature algorithms of certificates, with the hash of each for channel binding. For MD5 and
+/// SHA-1, RFC 5929 demands SHA-256. RSA-PSS has no hash here, because its parameters name one.
 const SIGNATURES: [(ObjectIdentifier, &str, Option<Hash>); 16] = [
     (rfc5912::MD_5_WITH_RSA_ENCRYPTION, "MD5 with RSA", Some(SHA_256)),
     (rfc5912::SHA_1_WITH_RSA_ENCRYPTION, "SHA-1 with RSA", Some(SHA_256)),
@@ -44,7 +45,7 @@ const SIGNATURES: [(ObjectIdentifier, &str, Option<Hash>); 16] = [
     (rfc8410::ID_ED_448, "Ed448", None),
 ];
 
-/// The hashes that RSA-PSS may use.
+/// The hashes that the parameters of RSA-PSS may name, with the hash for channel binding.
 const HASHES: [(ObjectIdentifier, Hash); 7] = [
     (rfc5912::ID_SHA_1, SHA_256),
     (rfc5912::ID_SHA_224, SHA_224),
@@ -64,7 +65,7 @@ const UNSUPPORTED_KEYS: [(ObjectIdentifier, &str); 5] = [
     (rfc5912::ID_DSA, "a DSA key"),
 ];
 
-/// The lengths in bits of the RSA keys that `ring` supports. It counts whole bytes.
+/// The lengths in bits of the RSA keys that `ring` supports, rounded up to whole bytes.
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=8192;
 
 /// Returns the data for channel binding (`tls-server-end-point`, RFC 5929): a hash of the server's
@@ -88,10 +89,10 @@ fn hash(signature: &AlgorithmIdentifierOwned) -> Option<Hash> {
 /// Returns the hash that the parameters of RSA-PSS name; SHA-1 is their default.
 fn pss_hash(parameters: Option<&Any>) -> Option<Hash> {
     let mut reader = SliceReader::new(parameters.map(Any::value).unwrap_or_default()).ok()?;
-    let named =
+    let field =
         ContextSpecific::<AlgorithmIdentifierOwned>::decode_explicit(&mut reader, TagNumber::N0);
-    let named = named.ok()?.map_or(rfc5912::ID_SHA_1, |field| field.value.oid);
-    HASHES.iter().find(|(id, _)| *id == named).map(|(_, hash)| *hash)
+    let named_hash = field.ok()?.map_or(rfc5912::ID_SHA_1, |field| field.value.oid);
+    HASHES.iter().find(|(id, _)| *id == named_hash).map(|(_, hash)| *hash)
 }
 
 /// Returns the name of a signature algorithm, or else its identifier.
@@ -107,15 +108,18 @@ pub(super) fn signature_name_of(identifier: &[u8]) -> String {
     oid.map_or_else(|_| "unknown".to_owned(), |oid| signature_name(&oid))
 }
 
-/// Returns what `ring` does not support about a key: `an RSA key of 1024 bits`.
+/// Returns the kind of a key that `ring` does not support, such as `an RSA key of 1024 bits`;
+/// `None`: it supports the key.
 pub(crate) fn unsupported_key(key: &SubjectPublicKeyInfoOwned) -> Option<String> {
     let curve = || key.algorithm.parameters.as_ref()?.decode_as::<ObjectIdentifier>().ok();
     let kind = match key.algorithm.oid {
         rfc8410::ID_ED_25519 => return None,
         rfc5912::RSA_ENCRYPTION => {
             let bits = modulus_bits(key.subject_public_key.raw_bytes())?;
-            let is_supported = RSA_BITS.contains(&bits.next_multiple_of(8));
-            return (!is_supported).then(|| format!("an RSA key of {bits} bits"));
+            if RSA_BITS.contains(&bits.next_multiple_of(8)) {
+                return None;
+            }
+            return Some(format!("an RSA key of {bits} bits"));
         }
         rfc5912::ID_EC_PUBLIC_KEY => curve().unwrap_or(rfc5912::ID_EC_PUBLIC_KEY),
         kind => kind,
@@ -127,7 +131,7 @@ pub(crate) fn unsupported_key(key: &SubjectPublicKeyInfoOwned) -> Option<String>
     Some(known.map_or_else(|| format!("a key of the kind {kind}"), |(_, name)| (*name).to_owned()))
 }
 
-/// Returns the length of an RSA key in bits.
+/// Returns the length in bits of an RSA key: a sequence of the modulus and the exponent.
 fn modulus_bits(key: &[u8]) -> Option<usize> {
     let mut reader = SliceReader::new(key).ok()?;
     let modulus = reader.sequence(|numbers| {

@@ -1,5 +1,5 @@
-//! TLS for any connection, also one that is not PostgreSQL's: which certificates of servers are
-//! accepted, and why a handshake failed, in sentences.
+//! TLS for any connection, not only for PostgreSQL: which certificates of servers are accepted, and
+//! why a handshake failed, in sentences.
 //!
 //! The rules are those of libpq with OpenSSL, as far as [rustls](https://docs.rs/rustls) and `ring`
 //! can follow them. Beyond rustls' own rules, a server may send a trusted certificate itself, the
@@ -98,8 +98,8 @@ pub fn server_name(host: &str) -> Result<ServerName<'static>, Problem> {
         .map_err(|_| Problem::new("no certificate can contain this host name", Remedy::Name))
 }
 
-/// The host's time, for the validity of certificates. A clock before 1970 counts as 1970; rustls'
-/// own provider would panic.
+/// The host's time, for the validity of certificates. A time before 1970 counts as 1970, while
+/// rustls' own provider would panic.
 #[derive(Debug)]
 struct HostTime;
 

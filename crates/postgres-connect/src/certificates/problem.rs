@@ -40,7 +40,8 @@ pub struct Problem {
     remedy: Remedy,
 }
 
-/// What helps against a [`Problem`]. A program words the remedies that depend on its settings.
+/// What helps against a [`Problem`]. Only [`Do`](Self::Do) has a text. For the other kinds, a
+/// program writes a text that names its own settings.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Remedy {
@@ -130,7 +131,7 @@ impl From<&Error> for Problem {
 }
 
 impl Problem {
-    /// The problem of a server's certificate that is not acceptable.
+    /// Returns the problem of a server's certificate that is not acceptable.
     fn of_certificate(invalid: &CertificateError) -> Self {
         use CertificateError as Invalid;
         let mut all_names = Vec::new();
@@ -189,13 +190,13 @@ impl Problem {
     }
 }
 
-/// Problems of a certificate that rustls has no error for.
+/// Problems of a server's certificate for which rustls has no error.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum CertificateProblem {
     OldVersion,
     SelfSigned,
     ConstrainedAuthority,
-    /// The usage of its key does not include TLS servers.
+    /// Its keyUsage does not allow TLS servers.
     Usage,
     /// The key of an authority in its chain may not sign certificates.
     AuthorityUsage,
@@ -249,7 +250,8 @@ impl From<CertificateProblem> for Error {
     }
 }
 
-/// Words the errors about a chain of certificates that rustls passes on.
+/// Returns the cause and the remedy of an error about a chain of certificates, which rustls passes
+/// on.
 fn of_path(error: Option<&webpki::Error>) -> (String, Remedy) {
     use webpki::Error as Path;
     let (cause, remedy) = match error {
@@ -284,13 +286,13 @@ fn of_path(error: Option<&webpki::Error>) -> (String, Remedy) {
     (cause.to_owned(), remedy)
 }
 
-/// The cause and the remedy if the server supports only old versions of TLS.
+/// Returns the cause and the remedy if the server supports only old versions of TLS.
 fn of_version() -> (String, Remedy) {
     let remedy = Remedy::Do("allow TLS 1.2 or 1.3 on the server");
     ("the server supports only versions of TLS before 1.2".into(), remedy)
 }
 
-/// Words the reason that the server sends for ending TLS.
+/// Returns the cause and the remedy of an alert, by which the server says why it ends TLS.
 fn of_alert(alert: AlertDescription) -> (String, Remedy) {
     use AlertDescription as Alert;
     let of_client = |why: &str| {

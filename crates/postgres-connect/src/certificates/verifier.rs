@@ -1,5 +1,6 @@
-//! Which server certificates are accepted. OpenSSL accepts some that rustls alone rejects: trusted
-//! certificates themselves, those without alternative names, and X.509 version 1.
+//! Decides which server certificates are accepted. As OpenSSL does, it accepts some that rustls
+//! alone rejects: a certificate that is itself trusted, one without alternative names, and one of
+//! X.509 version 1.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -82,13 +83,15 @@ pub struct Verifier {
     rules: Option<Rules>,
 }
 
-/// What a certificate must fulfil to be accepted.
+/// What a certificate must fulfil to be accepted. A pinned certificate is one of the roots in
+/// `trust` that a server sends as its own.
 #[derive(Debug)]
 struct Rules {
     checks: Checks,
     trust: Trust,
-    /// `None`: no root may sign certificates.
+    /// Verifies chains that lead to one of the `anchors`; `None`: there are no anchors.
     chain: Option<Arc<WebPkiServerVerifier>>,
+    /// The roots that may sign certificates.
     anchors: Arc<RootCertStore>,
 }
 
@@ -98,12 +101,13 @@ impl Verifier {
     /// # Errors
     /// No certificate in `trust` can be read, or one of its revocation lists can't.
     pub fn new(checks: Checks, trust: Trust) -> Result<Self, TrustError> {
-        let mut anchors = RootCertStore::empty();
-        if anchors.add_parsable_certificates(trust.roots.iter().cloned()).0 == 0 {
+        let mut roots = RootCertStore::empty();
+        let (readable_roots, _) = roots.add_parsable_certificates(trust.roots.iter().cloned());
+        if readable_roots == 0 {
             return Err(TrustError::NoRoot);
         }
-        // A pinned certificate is a root, too, although it may not sign others.
-        anchors = RootCertStore::empty();
+        // Some roots may only be pinned, because they may not sign others.
+        let mut anchors = RootCertStore::empty();
         anchors.add_parsable_certificates(trust.roots.iter().filter(|it| may_sign(it)).cloned());
         let (provider, anchors) = (provider(), Arc::new(anchors));
         let algorithms = provider.signature_verification_algorithms;
@@ -127,7 +131,7 @@ impl Verifier {
 }
 
 impl Rules {
-    /// Fails if the certificate is not for the server's name, although it must be.
+    /// Fails if the certificate must be for the server's name, but is not.
     fn check_name(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -158,7 +162,8 @@ impl Rules {
             let (expected, presented) = (name.to_owned(), common.into_iter().collect());
             return Err(CertificateError::NotValidForNameContext { expected, presented }.into());
         }
-        // rustls checks an authority's name constraints only against alternative names.
+        // Reject the name if an authority is limited to some names: rustls checks these limits only
+        // for alternative names.
         if self.is_constrained(certificate, intermediates) {
             return Err(CertificateProblem::ConstrainedAuthority.into());
         }
@@ -175,12 +180,12 @@ impl Rules {
         let issuers: Vec<Vec<u8>> =
             chain.filter_map(|one| one.tbs_certificate.issuer.to_der().ok()).collect();
         let mut roots = self.anchors.roots.iter().filter(|root| root.name_constraints.is_some());
-        // A root's subject is stored without its DER header, so compare the end.
+        // Compare the ends, because a root's subject is stored without its DER header.
         roots.any(|root| issuers.iter().any(|issuer| issuer.ends_with(&root.subject)))
     }
 
-    /// Returns the problem of an authority that explains the error: its key is not supported, or
-    /// may not sign.
+    /// Returns the problem of an authority that explains the error, if there is one: its key is not
+    /// supported, or may not sign.
     fn authority_problem(
         &self,
         invalid: &CertificateError,
@@ -211,8 +216,8 @@ impl Rules {
         }
     }
 
-    /// Checks the dates, the purpose and the revocation of a pinned certificate, which needs no
-    /// signature.
+    /// Checks the dates, the purpose and the revocation of a pinned certificate. It needs no
+    /// signature of an authority.
     fn check_pinned(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -231,8 +236,8 @@ impl Rules {
         }
         let lists =
             self.trust.revoked.iter().filter_map(|list| CertificateList::from_der(list).ok());
-        let mut lists = lists.map(|list| list.tbs_cert_list).collect::<Vec<_>>();
-        lists.retain(|list| list.issuer == certificate.issuer);
+        let lists = lists.map(|list| list.tbs_cert_list);
+        let lists: Vec<_> = lists.filter(|list| list.issuer == certificate.issuer).collect();
         if !self.trust.revoked.is_empty() && lists.is_empty() {
             return Err(CertificateError::UnknownRevocationStatus);
         }
@@ -263,9 +268,10 @@ impl ServerCertVerifier for Verifier {
             return Err(CertificateProblem::Key(kind).into());
         }
         let Some(rules) = &self.rules else { return Ok(ServerCertVerified::assertion()) };
-        let serves =
-            |it: KeyUsage| it.digital_signature() || it.key_encipherment() || it.key_agreement();
-        if !key_usage(end_entity).is_none_or(serves) {
+        let allows_tls = |usage: KeyUsage| {
+            usage.digital_signature() || usage.key_encipherment() || usage.key_agreement()
+        };
+        if !key_usage(end_entity).is_none_or(allows_tls) {
             return Err(CertificateProblem::Usage.into());
         }
         if rules.trust.roots.iter().any(|root| root == end_entity) {
@@ -273,7 +279,7 @@ impl ServerCertVerifier for Verifier {
         } else if is_old(end_entity) {
             return Err(CertificateProblem::OldVersion.into());
         } else {
-            // webpki does not check keyUsage.
+            // Leave out authorities that may not sign, because webpki does not check keyUsage.
             let signing = intermediates.iter().filter(|certificate| may_sign(certificate)).cloned();
             let signing: Vec<_> = signing.collect();
             let unknown = || Err(CertificateError::UnknownIssuer.into());
@@ -281,7 +287,7 @@ impl ServerCertVerifier for Verifier {
                 chain.verify_server_cert(end_entity, &signing, name, ocsp, now)
             });
             match verified {
-                // rustls checks the name last, so everything else is valid.
+                // Only the name is left to check, by `check_name`: rustls checks it last.
                 Err(Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. })) => {
                 }
                 Err(Error::InvalidCertificate(_)) if is_self_signed(end_entity) => {
@@ -306,7 +312,7 @@ impl ServerCertVerifier for Verifier {
         if !is_old(end_entity) {
             return verify_tls12_signature(message, end_entity, signed, &self.algorithms);
         }
-        // The same check as in rustls, which cannot parse such a certificate.
+        // Check the signature as rustls does, which can't parse such a certificate.
         let key = public_key(end_entity)?;
         let kind = key.algorithm.to_der().map_err(|_| CertificateError::BadEncoding)?;
         let key = key.subject_public_key.raw_bytes();
@@ -329,6 +335,7 @@ impl ServerCertVerifier for Verifier {
         if !is_old(end_entity) {
             return verify_tls13_signature(message, end_entity, signed, &self.algorithms);
         }
+        // Do not let rustls parse such a certificate, as in `verify_tls12_signature`.
         let key = public_key(end_entity)?.to_der().map_err(|_| CertificateError::BadEncoding)?;
         let key = SubjectPublicKeyInfoDer::from(key);
         verify_tls13_signature_with_raw_key(message, &key, signed, &self.algorithms)
@@ -339,6 +346,7 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
+/// Returns the parsed certificate, if it can be parsed.
 fn parsed(certificate: &CertificateDer<'_>) -> Option<Certificate> {
     Certificate::from_der(certificate).ok()
 }
@@ -360,10 +368,12 @@ fn key_usage(certificate: &CertificateDer<'_>) -> Option<KeyUsage> {
     usage.map(|(_, usage)| usage)
 }
 
+/// Returns whether the key of a certificate may sign certificates.
 fn may_sign(certificate: &CertificateDer<'_>) -> bool {
     key_usage(certificate).is_none_or(|usage| usage.key_cert_sign())
 }
 
+/// Returns whether a certificate names itself as its issuer.
 fn is_self_signed(certificate: &CertificateDer<'_>) -> bool {
     parsed(certificate)
         .is_some_and(|parsed| parsed.tbs_certificate.issuer == parsed.tbs_certificate.subject)
@@ -382,7 +392,8 @@ fn common_name(certificate: &Certificate) -> Option<String> {
     str::from_utf8(value.value()).ok().filter(|_| is_text).map(str::to_owned)
 }
 
-/// libpq's rule: the whole name, or `*.` for exactly one label; an address only as a whole.
+/// Returns whether a common name is that of the server, by libpq's rule: the whole name is equal,
+/// or `*.` stands for exactly one label of it. An address must be equal as a whole.
 fn matches(pattern: &str, name: &str) -> bool {
     match pattern.strip_prefix("*.").filter(|_| name.parse::<IpAddr>().is_err()) {
         Some(domain) => {
