@@ -18,14 +18,14 @@ use crate::exit::{Exit, Fault};
 
 /// The oldest major version of PostgreSQL that jobctl supports.
 const OLDEST_SERVER: u32 = 14;
-/// The longest row that jobctl reads is a payload of at most 16 MiB as text.
+/// The most bytes of a message, such as a row. The longest row has a payload of 16 MiB as text.
 const LARGEST_MESSAGE: usize = 64 * MIB;
-/// The largest answer lists some hundred thousand runs.
+/// The most bytes of an answer. The largest one lists some hundred thousand runs.
 const LARGEST_ANSWER: usize = 256 * MIB;
 const MIB: usize = 1024 * 1024;
 /// The longest wait for the server after an interruption.
 pub(crate) const INTERRUPTED_LIMIT: Duration = Duration::from_secs(1);
-/// After this time, a warning of the database is logged again.
+/// A warning of the database is logged again after this time, if it comes again.
 const WARNED_FOR: Duration = Duration::from_secs(3600);
 
 /// The origin of an address that the caller gives.
@@ -42,11 +42,11 @@ const WITH_SECRET: &str = "it has a parameter that may be secret, and would be w
 /// Looks up a variable of the environment.
 type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// Resolves `url`, or else `DATABASE_URL`. The service file and the `PG*` variables add the missing
-/// settings; the rest are libpq's defaults.
+/// Returns the database of `url`, or else of `DATABASE_URL`. The service file and the `PG*`
+/// variables add missing settings; for the rest, libpq's defaults apply.
 pub(crate) fn resolve(url: Option<&str>, environment: Lookup<'_>) -> anyhow::Result<Target> {
-    let fallback = environment(DATABASE_URL).filter(|_| url.is_none());
-    if fallback.as_ref().is_some_and(|address| address.trim().is_empty()) {
+    let of_variable = environment(DATABASE_URL).filter(|_| url.is_none());
+    if of_variable.as_ref().is_some_and(|address| address.trim().is_empty()) {
         return Err(Fault::empty(DATABASE_URL).into());
     }
     let mut target = Target::builder()
@@ -57,7 +57,7 @@ pub(crate) fn resolve(url: Option<&str>, environment: Lookup<'_>) -> anyhow::Res
         .largest_answer(LARGEST_ANSWER);
     if let Some(url) = url {
         target = target.address(url, GIVEN);
-    } else if let Some(url) = &fallback {
+    } else if let Some(url) = &of_variable {
         target = target.address(url, DATABASE_URL);
     }
     target.resolve().map_err(|error| fault(&error, AddressSource::Settings))
@@ -83,15 +83,13 @@ pub(crate) fn start(
     target: &Target,
     finished: impl FnOnce() + Send + 'static,
 ) -> PendingConnection {
-    let source = match target.origins().is_empty() {
-        true => AddressSource::Defaults,
-        false => AddressSource::Settings,
-    };
+    let is_named = !target.origins().is_empty();
+    let source = if is_named { AddressSource::Settings } else { AddressSource::Defaults };
     let target = target.clone().on_message(notice_logger());
     PendingConnection { pending: target.connect_in_background(finished), source }
 }
 
-/// Connects; after an interruption, waits for a second at most.
+/// Connects, and waits for that. After an interruption, waits a second at most.
 pub(crate) fn open(target: &Target, interrupted: &AtomicBool) -> anyhow::Result<Client> {
     let PendingConnection { pending, source } = start(target, || ());
     let mut wait = Wait::unlimited().interruptible(interrupted, INTERRUPTED_LIMIT);
@@ -99,7 +97,7 @@ pub(crate) fn open(target: &Target, interrupted: &AtomicBool) -> anyhow::Result<
 }
 
 impl PendingConnection {
-    /// Returns the connection or the error, if there is one yet.
+    /// Returns the connection or the error; `None`: the thread is still connecting.
     pub(crate) fn poll(&self) -> Option<anyhow::Result<Client>> {
         let result = self.pending.poll()?;
         Some(result.map_err(|error| fault(&error, self.source)))
@@ -115,7 +113,7 @@ fn fault(error: &Error, source: AddressSource) -> anyhow::Error {
     };
     let is_default = source == AddressSource::Defaults;
     let remedy = match error.kind() {
-        // Without a code of the server, the password is missing, and the address may be right.
+        // The server has not rejected a password: none was given, and the address may be right.
         Password if error.sql_state().is_none() => error.remedy(),
         Rules | Password | UnknownRole | UnknownDatabase | Login if is_default => {
             "name the database: set --database-url, DATABASE_URL or the PG* variables, or write it \
@@ -142,7 +140,7 @@ fn fault(error: &Error, source: AddressSource) -> anyhow::Error {
     let exit = if temporary { Exit::Unavailable } else { Exit::Configuration };
     let separator = if remedy.is_empty() { "" } else { "; " };
     let cause = match error.kind() {
-        // The user has interrupted the wait, and knows it.
+        // Do not name the interruption, which the user made.
         Interrupted => {
             let limit = INTERRUPTED_LIMIT.as_secs();
             format!("cannot connect to the database: no answer within {limit}s")
@@ -152,19 +150,21 @@ fn fault(error: &Error, source: AddressSource) -> anyhow::Error {
     Fault::new(exit, format!("{cause}{separator}{remedy}")).into()
 }
 
-/// Returns a function that logs the notices of one connection. Functions of jobctl warn of what
-/// they could not do beside their work; other notices are only for developers.
+/// Returns a function that logs the notices of one connection. Notices that begin with `jobctl: `
+/// are warnings: by them, functions of jobctl report what they could not do. Others are debug
+/// messages.
 fn notice_logger() -> impl Fn(&AsyncMessage) + Send + Sync {
+    // The last warning, and when it was logged.
     let warned = Mutex::new(None::<(String, Instant)>);
     move |message| {
         let AsyncMessage::Notice(notice) = message else { return };
         let text = notice.message();
         let mut warned = warned.lock().unwrap_or_else(PoisonError::into_inner);
-        // On a full disk, each try of a statement brings the same notice.
-        let is_same =
+        // On a full disk, each repeated statement brings the same notice: warn of it once.
+        let is_repeated =
             warned.as_ref().is_some_and(|(last, at)| last == text && at.elapsed() < WARNED_FOR);
         let is_own = text.starts_with("jobctl: ");
-        let level = if is_own && !is_same { Level::Warn } else { Level::Debug };
+        let level = if is_own && !is_repeated { Level::Warn } else { Level::Debug };
         if level == Level::Warn {
             *warned = Some((text.to_owned(), Instant::now()));
         }
@@ -178,8 +178,8 @@ pub(crate) fn system_user() -> &'static str {
     USER.get_or_init(|| os_user().unwrap_or_else(|| geteuid().as_raw().to_string()))
 }
 
-/// Returns whether one of the variables that libpq reads, or `DATABASE_URL`, names a server or a
-/// database. A user alone does not. `is_set` says whether a variable is set.
+/// Returns whether `DATABASE_URL` or a variable that libpq reads names a server or a database. A
+/// variable with a user's name does neither. `is_set` returns whether a variable is set.
 pub(crate) fn is_named(is_set: impl Fn(&str) -> bool) -> bool {
     [DATABASE_URL, "PGSERVICE", "PGHOST", "PGHOSTADDR", "PGDATABASE"].into_iter().any(is_set)
 }
@@ -189,16 +189,16 @@ pub(crate) fn is_of_address(name: &str) -> bool {
     name == DATABASE_URL || Parameter::all().any(|parameter| parameter.variable() == Some(name))
 }
 
-/// The users that can read the variables which another process gets.
+/// The users that can read the file in which another process finds its variables.
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub(crate) enum Readers {
     OnlyUser,
     Others,
 }
 
-/// Returns the variables that lead another process to the same database: `name` with `url`, or else
-/// `DATABASE_URL`, then the `PG*` variables. For others, a password in them is an error, because
-/// they go into files and mails. Errors about `url` name its `origin`.
+/// Returns the variables by which another process finds the same database: `name` with the value
+/// `url`, or else `DATABASE_URL`, and the `PG*` variables. If other users are `readers`, a password
+/// in them is an error. Errors about `url` name its `origin`.
 pub(crate) fn variables(
     name: &str,
     origin: &str,
@@ -242,8 +242,8 @@ pub(crate) fn variables(
     Ok(found)
 }
 
-/// Returns the absolute path of a setting that is a relative one: the other process may start in
-/// another folder.
+/// Returns the absolute path for a setting whose value is a relative path, because the other
+/// process may start in another folder. `None`: the value can stay.
 fn absolute(key: &str, value: &str) -> anyhow::Result<Option<String>> {
     let is_path = Parameter::all().any(|parameter| parameter.key() == key && parameter.is_path());
     if !is_path

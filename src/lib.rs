@@ -40,7 +40,8 @@ pub fn main() -> ExitCode {
     }
     let parsed = commands::parse();
     let tick = parsed.as_ref().ok().and_then(|cli| cli.command.tick());
-    // Other commands may ask for confirmation, which only the terminal's own process group can.
+    // Only for commands that execute jobs: others may ask for confirmation, and only a process of
+    // the terminal's own group can read the answer.
     if parsed.as_ref().is_ok_and(|cli| cli.command.executes_jobs())
         && let Some(exit) = execute::run_as_init()
     {
@@ -48,7 +49,7 @@ pub fn main() -> ExitCode {
     }
     let is_quiet = tick.is_some_and(|tick| tick.quiet);
     let result = match (loaded, parsed) {
-        // No mistake in a setting may keep the help from a person.
+        // A person can print the help even if the file of variables has a mistake.
         (_, Ok(cli)) if cli.command.needs_no_settings() => cli.command.run(&cli.database),
         (_, Err(usage)) if !usage.use_stderr() => Ok(commands::explain(&usage)),
         (Err(error), _) => Err(error),
@@ -56,7 +57,7 @@ pub fn main() -> ExitCode {
         (Ok(()), Err(usage)) => Ok(commands::explain(&usage)),
     };
     let exit = result.unwrap_or_else(|error| {
-        // Cron mails each line, and a minute later the cause is often still there.
+        // Cron mails each line, so print the error of a quiet tick once an hour.
         let complain = if is_quiet { print::complain_hourly } else { print::complain };
         complain(&format!("{error:#}"));
         commands::exit_of(&error)
@@ -65,6 +66,7 @@ pub fn main() -> ExitCode {
     ExitCode::from(exit.status())
 }
 
+/// Starts the log and runs the command.
 fn run(cli: commands::Cli) -> anyhow::Result<Exit> {
     print::set_colour(cli.color);
     match cli.command.tick() {

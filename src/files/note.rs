@@ -13,8 +13,8 @@ use serde::de::DeserializeOwned;
 use super::{Folder, SETTINGS_LIMIT};
 use crate::text::duration::DAY;
 
-/// Notes that were not written for this long are deleted. Otherwise they would pile up where each
-/// container is a new worker.
+/// Notes that were not written for this long are deleted. Otherwise, hosts on which each container
+/// is a new worker would get more and more notes.
 const NOTE_LIFETIME: Duration = DAY.saturating_mul(100);
 
 /// Returns the folder of jobctl's state; `None`: this user has none.
@@ -27,8 +27,8 @@ pub(crate) fn config_folder() -> Option<PathBuf> {
     user_folder("XDG_CONFIG_HOME", ".config")
 }
 
-/// Returns a folder by the XDG base directory specification: the variable's, or else one in the
-/// home.
+/// Returns a folder of the XDG base directory specification: the one in the variable, or else the
+/// one in the user's home.
 fn user_folder(variable: &str, in_home: &str) -> Option<PathBuf> {
     let given = env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
     given.or_else(|| Some(env::home_dir()?.join(in_home)))
@@ -41,18 +41,18 @@ pub(crate) struct Note {
 }
 
 impl Note {
-    /// The note of a command about a subject in this database; `None`: this user has no state
-    /// folder.
+    /// Returns the note of a command about a subject in this database; `None`: this user has no
+    /// state folder.
     pub(crate) fn of(command: &str, database: &str, subject: impl Hash) -> Option<Self> {
         let name = format!("{command}-{}-{}.json", hash(database), hash(subject));
         Some(Self { folder: state_folder()?, name: name.into() })
     }
 
-    /// Deletes the notes about a database, and the folder if it has no notes about another
-    /// database.
+    /// Deletes the notes about a database. If there are no notes about another database, deletes
+    /// the whole folder.
     pub(crate) fn forget(database: &str) -> io::Result<()> {
         let Some(path) = state_folder().filter(|path| path.exists()) else { return Ok(()) };
-        // If another user can write to the folder, a link may lead elsewhere.
+        // Fails if another user can write to the folder: a link in it might lead elsewhere.
         let folder = Folder::own(&path)?;
         let names = folder.list()?.into_iter().map(|(name, _)| name.to_string_lossy().into_owned());
         let (forgotten, others): (Vec<_>, Vec<_>) = names
@@ -67,17 +67,18 @@ impl Note {
         self.folder.join(Path::new(&self.name))
     }
 
-    /// Returns what the note says, if it can be read.
+    /// Returns the contents of the note, if it can be read.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Option<T> {
         self.read_in(&Folder::own(&self.folder).ok()?)
     }
 
+    /// Reads the note, in its open folder.
     fn read_in<T: DeserializeOwned>(&self, folder: &Folder) -> Option<T> {
         serde_json::from_slice(&folder.read(&self.name, SETTINGS_LIMIT).ok()?).ok()
     }
 
-    /// Writes the note, unless `stays` returns true for the old one, which another process may have
-    /// written since this one read it.
+    /// Writes the note, unless `stays` returns true for the note that is there: another process may
+    /// have written it since this one read it.
     pub(crate) fn write<T: DeserializeOwned + Serialize>(
         &self,
         value: &T,
@@ -87,14 +88,14 @@ impl Note {
         match self.read_in(&folder) {
             Some(old) if stays(&old) => return Ok(()),
             Some(_) => {}
-            // A new note is the occasion to delete old ones.
+            // A process that writes its first note deletes the old notes of others.
             None => remove_old(&folder)?,
         }
         folder.replace(&self.name, &serde_json::to_vec(value)?)
     }
 }
 
-/// Returns the hash of a subject as a part of a file's name.
+/// Returns the hash of a database or a subject, as a part of a file's name.
 fn hash(text: impl Hash) -> String {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
@@ -105,7 +106,7 @@ fn hash(text: impl Hash) -> String {
 fn remove_old(folder: &Folder) -> io::Result<()> {
     for (file, age) in folder.list()? {
         if age.is_some_and(|age| age > NOTE_LIFETIME) {
-            // Ignore an error: another process may have removed it.
+            // Ignore an error: another process may have removed the note.
             let _ = folder.remove(&file);
         }
     }

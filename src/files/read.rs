@@ -1,5 +1,5 @@
-//! Reads files. A device never ends and a named pipe may never begin, so neither is opened; a file
-//! may be larger than memory, so each is read up to a limit.
+//! Reads files. Does not open devices, which never end, and named pipes, which may never begin.
+//! Reads each file up to a limit, because it may be larger than the memory.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
@@ -12,7 +12,8 @@ use rustix::process::geteuid;
 
 use super::{MIB, not_a_file};
 
-/// What a shell passes for `<(COMMAND)`: pipes that have a writer already.
+/// Folders of descriptors of this process. For `<(COMMAND)`, a shell passes a pipe there, which has
+/// a writer already.
 const DESCRIPTORS: [&str; 3] = ["/dev/fd", "/dev/stdin", "/proc/self/fd"];
 
 /// Opens a plain file, or a descriptor of this process such as /dev/stdin.
@@ -22,13 +23,14 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     if DESCRIPTORS.iter().any(|folder| path.starts_with(folder)) {
         return options.open(path);
     }
-    // Without this flag, the opening of a named pipe waits for its writer.
+    // Without this flag, to open a named pipe would wait for its writer.
     options.custom_flags(OFlags::NONBLOCK.bits() as i32);
     let file = options.open(path)?;
     if file.metadata()?.is_file() { Ok(file) } else { Err(not_a_file()) }
 }
 
-/// Opens a file with secrets. It belongs to this user or to root, and no others can read it.
+/// Opens a file with secrets. Fails unless it belongs to this user or to root, and no other user
+/// can read it.
 pub(crate) fn open_private(path: &Path) -> io::Result<File> {
     let file = open(path)?;
     let seen = file.metadata()?;
@@ -55,8 +57,9 @@ pub(crate) fn input(name: &str) -> io::Result<File> {
     open(Path::new(name))
 }
 
-/// Reads a file of at most `limit` bytes to its end.
+/// Reads a file to its end. Fails if it has more than `limit` bytes.
 pub(crate) fn read(file: File, limit: u64) -> io::Result<Vec<u8>> {
+    // One byte more than allowed shows that the file is too long.
     let mut bytes = Vec::new();
     file.take(limit + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
@@ -66,7 +69,7 @@ pub(crate) fn read(file: File, limit: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads a text of at most `limit` bytes to its end.
+/// Reads a file of text as `read` does. Fails if it is not UTF-8.
 pub(crate) fn read_text(file: File, limit: u64) -> io::Result<String> {
     String::from_utf8(read(file, limit)?)
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8"))

@@ -1,5 +1,6 @@
-//! Writes files. jobctl often runs as root, and in folders that other users can write. So that they
-//! can't choose which file it changes, which users read it, or which rights it has, one rule holds:
+//! Writes files. jobctl often runs as root, and in folders that other users can write. These rules
+//! keep other users from choosing which file it changes, which users read it, or which rights it
+//! has:
 //!
 //! - A link is followed only if it belongs to this user or to root.
 //! - A file of another user is never written to, and a file that replaces it does not take over its
@@ -23,10 +24,10 @@ use rustix::process::geteuid;
 
 use super::{not_a_file, read};
 
-/// The kernel's limit on links in a path.
+/// The most links in a path, as in the kernel.
 const LINKS: usize = 40;
-/// The permissions that a new file takes over from the old file which it replaces: no setuid bit,
-/// not executable.
+/// The permissions that a new file can take over from the old file which it replaces: neither a
+/// setuid bit nor the right to execute it.
 const TAKEN_OVER: u32 = 0o666;
 /// A permission of the group or of all others to write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
@@ -35,13 +36,13 @@ const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
 /// Opens a folder, also one whose names this user can't list.
 const FOLDER: OFlags =
     OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-/// Opens no link and waits for no writer of a named pipe.
+/// Does not open links, and does not wait for the writer of a named pipe.
 const SAFELY: OFlags = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::CLOEXEC);
 
 /// An open folder. It stays the same if another user moves a folder of its path.
 pub(crate) struct Folder(OwnedFd);
 
-/// What becomes of missing folders in a path.
+/// What happens to missing folders in a path.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Missing {
     Create,
@@ -49,12 +50,15 @@ enum Missing {
 }
 
 impl Folder {
-    /// Opens the folder of a file, and returns the file's name there.
+    /// Opens the folder of a file, and returns it with the file's name there. Walks from `/` folder
+    /// by folder, and follows links only if they belong to this user or to root.
     fn of_file(file: &Path, missing: Missing) -> io::Result<(Self, OsString)> {
+        // The parts of the path that are still to walk; the next one is the last element.
         let reversed = |path: &Path| -> Vec<OsString> {
             path.components().rev().map(|part| part.as_os_str().to_owned()).collect()
         };
         let mut parts = reversed(&std::path::absolute(file)?);
+        // The path of `folder`, for errors.
         let (mut path, mut links) = (PathBuf::from("/"), 0);
         let mut folder = openat(CWD, "/", FOLDER, Mode::empty())?;
         while let Some(part) = parts.pop() {
@@ -75,9 +79,11 @@ impl Folder {
                     parts.extend(reversed(Path::new(OsStr::from_bytes(target.as_bytes()))));
                     continue;
                 }
+                // The last part is the name of the file, which may be missing.
                 _ if parts.is_empty() => return Ok((Self(folder), part)),
                 Err(Errno::NOENT) if missing == Missing::Create => make_folder(&folder, &part)?,
-                seen => drop(seen?),
+                Err(error) => return Err(error.into()),
+                Ok(_) => {}
             }
             folder = openat(&folder, &part, FOLDER, Mode::empty())?;
             path.push(part);
@@ -85,7 +91,7 @@ impl Folder {
         Err(not_a_file())
     }
 
-    /// Opens a folder that only this user can write, or creates it.
+    /// Opens a folder, or creates it. Fails if another user can write to it.
     pub(crate) fn own(path: &Path) -> io::Result<Self> {
         let (above, name) = Self::of_file(path, Missing::Create)?;
         make_folder(&above.0, &name)?;
@@ -110,7 +116,7 @@ impl Folder {
             Err(Errno::NOENT) => None,
             seen => {
                 let seen = seen?;
-                // Renaming over a device would put a file in place of /dev/null.
+                // Otherwise, the new file would replace a device such as /dev/null.
                 if file_type(&seen) != FileType::RegularFile {
                     return Err(not_a_file());
                 }
@@ -118,22 +124,22 @@ impl Folder {
             }
         };
         let new = format!(".{}.{:08x}", name.to_string_lossy(), rand::random::<u32>());
-        // Until it has its permissions, only this user can open it.
-        let first = if old_mode.is_some() { PRIVATE } else { new_mode };
-        let mut file = self.new_file(new.as_ref(), first)?;
+        // Until the file has the permissions of the old one, only this user can open it.
+        let first_mode = if old_mode.is_some() { PRIVATE } else { new_mode };
+        let mut file = self.new_file(new.as_ref(), first_mode)?;
         let written = old_mode
             .map_or(Ok(()), |old_mode| fchmod(&file, old_mode).map_err(io::Error::from))
             .and_then(|()| file.write_all(text))
             .and_then(|()| file.sync_all())
             .and_then(|()| Ok(renameat(&self.0, &new, &self.0, name)?));
         if written.is_err() {
-            // The error of the write matters, not that of the clean-up.
+            // Ignore an error of this clean-up: the error of the write matters.
             let _ = self.remove(new.as_ref());
         }
         written
     }
 
-    /// Creates a file that only this user can read. Fails if the name exists.
+    /// Creates a file with this text that only this user can read. Fails if the name exists.
     pub(crate) fn create(&self, name: &OsStr, text: &[u8]) -> io::Result<()> {
         self.new_file(name, PRIVATE)?.write_all(text)
     }
@@ -144,7 +150,7 @@ impl Folder {
         Ok(File::from(openat(&self.0, name, flags, mode)?))
     }
 
-    /// Reads an own file of at most `limit` bytes.
+    /// Reads an own file. Fails if it has more than `limit` bytes.
     pub(crate) fn read(&self, name: &OsStr, limit: u64) -> io::Result<Vec<u8>> {
         let file = openat(&self.0, name, OFlags::RDONLY | SAFELY, Mode::empty())?;
         check_own(&fstat(&file)?)?;
@@ -179,7 +185,7 @@ impl Folder {
     }
 }
 
-/// Replaces a file atomically; follows links to it.
+/// Replaces a file atomically, or creates it. Fails if its folder is missing.
 pub(crate) fn replace(file: &Path, text: &[u8]) -> io::Result<()> {
     let (folder, name) = Folder::of_file(file, Missing::Fail)?;
     folder.replace(&name, text)
@@ -202,13 +208,13 @@ pub(crate) fn append_to(file: &Path) -> io::Result<File> {
     let (folder, name) = Folder::of_file(file, Missing::Fail)?;
     match statat(&folder.0, &name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => {}
-        // Check before opening: opening a device can have an effect.
+        // Check this before the file is opened: to open a device can have an effect.
         seen => check_own(&seen?)?,
     }
     let flags = OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | SAFELY;
     let opened = openat(&folder.0, &name, flags, PRIVATE)?;
     check_own(&fstat(&opened)?)?;
-    // Without this, a crash of the host could lose a new file's name.
+    // Write the folder to the disk: otherwise, a crash of the host could lose a new file's name.
     File::from(folder.listable()?).sync_all()?;
     Ok(File::from(opened))
 }
@@ -226,12 +232,13 @@ fn file_type(seen: &Stat) -> FileType {
     FileType::from_raw_mode(seen.st_mode)
 }
 
-/// Whether a file belongs to this user.
+/// Returns whether a file belongs to this user.
 fn is_own(seen: &Stat) -> bool {
     seen.st_uid == geteuid().as_raw()
 }
 
-/// Checks that another user can neither write to a file nor has made it a second name of another.
+/// Checks that no other user can write to a file, and that it has no second name, which another
+/// user may have given to a file of this user.
 fn check_own(seen: &Stat) -> io::Result<()> {
     if file_type(seen) != FileType::RegularFile {
         Err(not_a_file())

@@ -24,7 +24,7 @@ pub(crate) use stopped::left_alone;
 pub(crate) use tables::{indexes, sizes, snapshots, vacuum};
 pub(crate) use work::{SKIPPED_WITHOUT_TICKS, checks, idle, work};
 
-/// From best to worst.
+/// How bad a finding is, from best to worst.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Severity {
@@ -40,19 +40,20 @@ pub(crate) enum Severity {
     Bad,
 }
 
-/// What a command tells about the state of jobctl, or about one subject: a job, a queue, a worker
-/// or a run. The fields are named as in `check --json` and `doctor --json`.
+/// A fact about the state of jobctl, or about one job, queue, worker or run, in words for a person.
+/// The fields are named as in `check --json` and `doctor --json`.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
 pub(crate) struct Finding {
     pub(crate) severity: Severity,
-    /// The name of the check that `doctor` lists; `doctor` names its other checks itself.
+    /// The check of `doctor` that finds it. Empty for a check outside of the work: `doctor` adds
+    /// its name.
     pub(crate) check: &'static str,
     /// The problem in a sentence without an age.
     pub(crate) found: String,
     pub(crate) remedy: Option<String>,
     /// A run that shows the problem.
     pub(crate) example: Option<String>,
-    /// A stable name; `None` for what `doctor` finds outside of the work, or if all is well.
+    /// A stable name of the problem; `None` for a check outside of the work, or if all is well.
     pub(crate) code: Option<Code>,
     pub(crate) job_type: Option<String>,
     pub(crate) queue: Option<String>,
@@ -63,7 +64,8 @@ pub(crate) struct Finding {
     /// The jobs that a problem of a queue concerns.
     #[serde(skip)]
     pub(crate) jobs: Vec<String>,
-    /// The number of runs that the finding concerns; `None`: it may be the cause of any problem.
+    /// The number of runs that the finding concerns; `None`: it may concern all, as the cause of
+    /// other problems.
     #[serde(skip)]
     pub(crate) runs: Option<i64>,
     /// When the problem last grew, if that was after `since_at`.
@@ -76,7 +78,7 @@ impl Finding {
         Self { severity, found: found.into(), remedy: Some(remedy.into()), ..Self::default() }
     }
 
-    /// Starts a finding about the work; the caller adds the severity.
+    /// Returns a finding about the work, to which the caller adds the severity.
     fn of(code: Code, found: impl Into<String>, remedy: impl Into<String>) -> Self {
         let (check, code) = (code.check().as_str(), Some(code));
         Self { check, code, ..Self::new(Severity::default(), found, remedy) }
@@ -104,7 +106,7 @@ impl Finding {
         }
     }
 
-    /// The kind of problem, and the job, queue or worker that has it.
+    /// Returns the kind of problem, and the job, queue or worker that has it.
     pub(crate) fn scope(&self) -> String {
         let Self { code, job_type, queue, worker, .. } = self;
         let name = |name: &Option<String>| name.clone().unwrap_or_default();
@@ -112,15 +114,15 @@ impl Finding {
         format!("{code} {} {} {}", name(job_type), name(queue), name(worker))
     }
 
-    /// What the finding is about. It stays the same while a number in the sentence changes; another
-    /// dead run is another subject.
+    /// Returns a text that identifies the problem for `check --repeat`. It stays the same while the
+    /// numbers in the sentence change, but another dead run or long run is another problem.
     pub(crate) fn subject(&self) -> String {
         let has_run = matches!(self.code, Some(Code::RunsDead | Code::RunLong));
         let run = self.run_id.filter(|_| has_run).unwrap_or_default();
         format!("{} {run}", self.scope())
     }
 
-    /// The sentence with the age of the problem at `now`.
+    /// Returns the sentence with the age of the problem at `now`.
     pub(crate) fn aged(&self, now: DateTime<Utc>) -> String {
         self.sentence(|at| format!("for {}", timestamp::age(at, now)))
     }
@@ -131,7 +133,7 @@ fn ok(found: impl Into<String>) -> Finding {
     Finding { found: found.into(), ..Finding::default() }
 }
 
-/// Returns the finding that a fact is hidden from this role.
+/// Returns the finding that a fact is unknown, as when it is hidden from this role.
 fn unknown(found: impl Into<String>, remedy: impl Into<String>) -> Finding {
     Finding::new(Severity::Unknown, found, remedy)
 }
@@ -146,34 +148,34 @@ fn bad(found: impl Into<String>, remedy: impl Into<String>) -> Finding {
     Finding::new(Severity::Bad, found, remedy)
 }
 
-/// A time in a line that stays the same while time passes.
+/// Returns a time to the minute. Unlike an age, it stays the same while time passes.
 pub(crate) fn minute(at: DateTime<Utc>) -> impl Display {
     at.format("%Y-%m-%d %H:%M UTC")
 }
 
-/// Returns the first `most` findings in their order, and the number of the others. Takes one
-/// finding of each code, then a second one of each and so on, so that many old findings with one
-/// code do not hide the newest with another.
+/// Chooses `most` findings to show, and returns them in their order, with the number of the others.
+/// Chooses one finding of each code, then a second one of each and so on, so that many findings
+/// with one code do not hide those with another.
 pub(crate) fn first<'a>(findings: &[&'a Finding], most: usize) -> (Vec<&'a Finding>, usize) {
-    let mut seen = BTreeMap::new();
-    let mut by_turn = Vec::new();
+    let mut found_with_code = BTreeMap::new();
+    let mut turns = Vec::new();
     for (place, finding) in findings.iter().enumerate() {
-        let turn = seen.entry(finding.code).or_insert(0);
-        by_turn.push((*turn, place));
+        let turn = found_with_code.entry(finding.code).or_insert(0);
+        turns.push((*turn, place));
         *turn += 1;
     }
-    by_turn.sort_unstable();
-    let mut places: Vec<_> = by_turn.iter().map(|(_, place)| *place).take(most).collect();
-    places.sort_unstable();
-    let more = findings.len() - places.len();
-    (places.iter().map(|place| findings[*place]).collect(), more)
+    turns.sort_unstable();
+    let mut chosen: Vec<_> = turns.iter().map(|(_, place)| *place).take(most).collect();
+    chosen.sort_unstable();
+    let others = findings.len() - chosen.len();
+    (chosen.iter().map(|place| findings[*place]).collect(), others)
 }
 
-/// The finding if the facts of a check cannot be read.
+/// Returns the finding that the facts of a check can't be read.
 pub(crate) fn unreadable(error: &store::Error) -> Finding {
-    // A lock or an overload is a problem, a missing privilege may be intended.
-    let is_away = matches!(error.kind, store::Kind::Busy | store::Kind::Lost);
-    from_error(if is_away { Severity::Bad } else { Severity::Unknown }, error)
+    // A lock or an overload is a problem. Other errors may be intended, as a missing privilege.
+    let is_problem = matches!(error.kind, store::Kind::Busy | store::Kind::Lost);
+    from_error(if is_problem { Severity::Bad } else { Severity::Unknown }, error)
 }
 
 /// Judges the schema. `missing` has the names of missing migrations, functions and views, or why
@@ -181,8 +183,9 @@ pub(crate) fn unreadable(error: &store::Error) -> Finding {
 pub(crate) fn schema(missing: Result<&[&str], &store::Error>, address: &str) -> Finding {
     match missing {
         Ok([]) => ok("up to date"),
+        // Only the names of functions and views have a slash.
         Ok(missing) if missing.iter().all(|name| name.contains('/')) => bad(
-            format!("another program applied its {}", some(missing)),
+            format!("another program applied its {}", first_three(missing)),
             "run `jobctl migrate` of the newest program, and install it on each host",
         ),
         Ok(missing) => bad(
@@ -193,39 +196,39 @@ pub(crate) fn schema(missing: Result<&[&str], &store::Error>, address: &str) -> 
     }
 }
 
-/// Judges the unknown `JOBCTL_*` variables, each with the name that was probably meant.
+/// Judges the `JOBCTL_*` variables that jobctl does not read, each with the similar variable that
+/// was probably meant.
 pub(crate) fn environment(unknown: &[(String, Option<String>)]) -> Finding {
     if unknown.is_empty() {
         return ok("all JOBCTL_ variables are known");
     }
-    let meant: Vec<_> = unknown.iter().filter_map(|(_, meant)| meant.as_ref()).collect();
-    let remedy = match some(&meant) {
-        meant if meant.is_empty() => "unset it, or see the flags of the command".to_owned(),
-        meant => format!("did you mean {meant}?"),
+    let names: Vec<_> = unknown.iter().map(|(name, _)| name).collect();
+    let similar: Vec<_> = unknown.iter().filter_map(|(_, similar)| similar.as_ref()).collect();
+    let remedy = if similar.is_empty() {
+        "unset it, or see the flags of the command".to_owned()
+    } else {
+        format!("did you mean {}?", first_three(&similar))
     };
-    warn(
-        format!("jobctl does not read {}", some(&names(unknown, |_| true, |(name, _)| name))),
-        remedy,
-    )
+    warn(format!("jobctl does not read {}", first_three(&names)), remedy)
 }
 
-/// Judges the `variables` that ask programs to use a proxy.
+/// Judges the `variables` that name a proxy.
 pub(crate) fn proxies(variables: &[&str]) -> Finding {
     warn(
         format!(
             "HTTP jobs do not use the proxy of {}; they call servers directly",
-            some(variables)
+            first_three(variables)
         ),
         "allow direct connections, or call the server in a shell job, for example with curl",
     )
 }
 
-/// Judges why cron loses the lines of `check`.
+/// Returns the finding that cron does not mail the lines of `check`, and `why`.
 pub(crate) fn mail(why: &str) -> Finding {
     warn(why, "install a mail program, or send the lines of `check` elsewhere, as to a webhook")
 }
 
-/// Splits an error into its cause and its remedy.
+/// Returns the finding about an error, with its cause and its remedy.
 fn from_error(severity: Severity, error: &store::Error) -> Finding {
     let line = error.to_string();
     let (cause, remedy) =
@@ -233,7 +236,7 @@ fn from_error(severity: Severity, error: &store::Error) -> Finding {
     Finding { severity, remedy: remedy.map(str::to_owned), ..ok(cause) }
 }
 
-/// Returns the `name` of each fact that `matches`; equal neighbours once.
+/// Returns the `name` of each fact that `matches`. A name that successive facts have is there once.
 fn names<'a, T>(
     facts: &'a [T],
     matches: impl Fn(&T) -> bool,
@@ -244,8 +247,8 @@ fn names<'a, T>(
     names
 }
 
-/// The first few names, and the number of the others.
-fn some(names: &[impl AsRef<str>]) -> String {
+/// Returns the first three names, and the number of the others.
+fn first_three(names: &[impl AsRef<str>]) -> String {
     plural::listed(names, 3)
 }
 

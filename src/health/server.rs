@@ -5,14 +5,15 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use cron_zone::{Zone, ZoneData};
 
-use super::{Finding, bad, names, ok, some, unknown, warn};
+use super::{Finding, bad, first_three, names, ok, unknown, warn};
 use crate::job::program_version::has_other_zones;
 use crate::store::{self, GrantFacts, ObjectFacts, RoleFacts, SessionFacts, ZoneFacts};
 use crate::text::{duration, shell};
 
-/// Clocks that NTP synchronizes differ by less than this.
+/// Clocks may differ by this much. Those that NTP synchronizes differ by less.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(2);
-/// Two hosts measure the ages of a server process and of its connection, so they differ a little.
+/// The ages of a server process and of its connection may differ by this much, because two hosts
+/// measure them.
 const AGE_TOLERANCE: Duration = Duration::from_secs(1);
 
 /// How the database was reached.
@@ -20,9 +21,9 @@ const AGE_TOLERANCE: Duration = Duration::from_secs(1);
 pub(crate) struct ConnectionFacts {
     /// The address without the password.
     pub(crate) address: String,
-    /// The server is on this host.
+    /// Whether the server is on this host.
     pub(crate) is_local: bool,
-    /// The server's certificate is verified.
+    /// Whether the server's certificate is verified.
     pub(crate) is_verified: bool,
     /// The sessions of the first and of the last transaction.
     pub(crate) sessions: [SessionFacts; 2],
@@ -41,29 +42,32 @@ pub(crate) struct ClockFacts {
     pub(crate) took: Duration,
 }
 
-/// Returns the address of the database, and `origin`, which named it.
+/// Returns the finding with the address of the database and its `origin`: the flag, variables,
+/// files.
 pub(crate) fn address(address: &str, origin: &str) -> Finding {
     ok(format!("{address}, from {origin}"))
 }
 
 /// Judges how the database is reached: warns of a server that jobctl can't verify.
 pub(crate) fn connection(facts: &ConnectionFacts, clock: ClockFacts) -> Finding {
+    const NOT_ENCRYPTED: &str = "not encrypted";
     let [session, _] = &facts.sessions;
-    let through = match (&session.tls_version, session.encrypted) {
+    let transport = match (&session.tls_version, session.encrypted) {
+        // The server sees only the pooler's connection.
         _ if is_pooled(facts) => "through a pooler",
         (Some(version), Some(true)) => version,
         _ if facts.is_local => "on this host",
-        _ => "not encrypted",
+        _ => NOT_ENCRYPTED,
     };
     let is_unverified = !facts.is_local && !facts.is_verified;
     let found = format!(
-        "PostgreSQL {} at {}, {through}{}, {} per transaction",
+        "PostgreSQL {} at {}, {transport}{}, {} per transaction",
         session.server_version.split(' ').next().unwrap_or_default(),
         facts.address,
         if is_unverified { ", not verified" } else { "" },
         duration::show(clock.took.max(Duration::from_millis(1)))
     );
-    if through == "not encrypted" || is_unverified {
+    if transport == NOT_ENCRYPTED || is_unverified {
         let remedy =
             "set sslmode=verify-full: otherwise a false server can decide what this host runs";
         return warn(found, remedy);
@@ -71,8 +75,8 @@ pub(crate) fn connection(facts: &ConnectionFacts, clock: ClockFacts) -> Finding 
     ok(found)
 }
 
-/// Returns whether a pooler is between jobctl and the server. Signs of a pooler: two connections
-/// share a server process, two transactions of a connection have different processes, or the
+/// Returns whether a pooler is between jobctl and the server. There is one if two connections share
+/// a server process, if two transactions of a connection have different processes, or if the
 /// process is older than the connection.
 fn is_pooled(facts: &ConnectionFacts) -> bool {
     let [first, last] = &facts.sessions;
@@ -82,7 +86,7 @@ fn is_pooled(facts: &ConnectionFacts) -> bool {
         || first.age > facts.open_for + AGE_TOLERANCE
 }
 
-/// Says whether a pooler shares the server processes.
+/// Returns the finding whether a pooler shares the server processes.
 pub(crate) fn pooler(facts: &ConnectionFacts) -> Finding {
     if is_pooled(facts) {
         ok("a pooler shares the server processes; jobctl keeps no session state")
@@ -188,7 +192,7 @@ pub(crate) fn grants(facts: &[GrantFacts]) -> Vec<Finding> {
         return vec![ok("no role has more privileges than `jobctl grants` gives")];
     }
     let finding = |GrantFacts { kind, name, has }: &GrantFacts| {
-        let has = some(has);
+        let has = first_three(has);
         match kind.as_str() {
             "role" if name == "PUBLIC" => {
                 bad(format!("PUBLIC, which means every role, has {has}"), "revoke it FROM PUBLIC")
@@ -218,7 +222,7 @@ pub(crate) fn grants(facts: &[GrantFacts]) -> Vec<Finding> {
     facts.iter().map(finding).collect()
 }
 
-/// Checks that the schema is as the migrations made it. Returns a finding for each deviation.
+/// Checks that the schema is as `jobctl migrate` made it. Returns a finding for each deviation.
 pub(crate) fn objects(facts: &[ObjectFacts]) -> Vec<Finding> {
     if facts.is_empty() {
         return vec![ok("all objects of the schema are as `jobctl migrate` made them")];
@@ -251,6 +255,7 @@ pub(crate) fn objects(facts: &[ObjectFacts]) -> Vec<Finding> {
 /// cron does, and so does a script that computes `--run-at`.
 pub(crate) fn clock(facts: ClockFacts) -> Finding {
     let apart = facts.ahead.abs().to_std().unwrap_or_default();
+    // The measurement may be wrong by half the duration of the query.
     if apart.saturating_sub(facts.took / 2) < CLOCK_TOLERANCE {
         return ok("the clocks of this host and of the database agree");
     }
@@ -268,14 +273,14 @@ pub(crate) fn clock(facts: ClockFacts) -> Finding {
 /// use. With different rules, times are off by an hour.
 pub(crate) fn zones(data: &ZoneData, facts: &ZoneFacts) -> Finding {
     const REMEDY: &str = "update the tzdata packages of all hosts, and PostgreSQL";
-    // A zone that this host does not know is reported as a broken schedule.
-    let own = |zone: &str, at| Zone::parse(zone).ok().map(|clock| clock.offset(at).num_seconds());
     let differs = |(zone, at, offset): &(String, DateTime<Utc>, Option<i32>)| {
-        own(zone, *at).is_some_and(|own| offset.map(i64::from) != Some(own))
+        // A zone that this host does not know is reported as a broken schedule, not here.
+        let own_offset = Zone::parse(zone).ok().map(|zone| zone.offset(*at).num_seconds());
+        own_offset.is_some_and(|own| offset.map(i64::from) != Some(own))
     };
     let zones = names(&facts.offsets, differs, |(zone, ..)| zone);
     if !zones.is_empty() {
-        let zones = some(&zones);
+        let zones = first_three(&zones);
         return warn(format!("{data}; the database has different rules for {zones}"), REMEDY);
     }
     let workers = names(
@@ -284,7 +289,7 @@ pub(crate) fn zones(data: &ZoneData, facts: &ZoneFacts) -> Finding {
         |(name, _)| name,
     );
     if !workers.is_empty() {
-        return warn(format!("{data}; another version on {}", some(&workers)), REMEDY);
+        return warn(format!("{data}; another version on {}", first_three(&workers)), REMEDY);
     }
     ok(data.to_string())
 }

@@ -1,5 +1,5 @@
-//! Findings about holds, paused schedules and disabled jobs, which were stopped on purpose. They
-//! are facts from the first minute, and problems if they seem forgotten. Pure.
+//! Findings about holds, paused schedules and disabled jobs: what people stopped on purpose. Such a
+//! stop is a fact, and becomes a problem when it seems forgotten. Pure.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -13,6 +13,7 @@ use crate::text::{plural, shell};
 pub(super) fn finding(fact: &StoppedFacts, now: DateTime<Utc>, operator: &str) -> Finding {
     let code = fact.code;
     let job = fact.job_type.as_deref().unwrap_or_default();
+    // The database's clock was ahead when it was stopped. Ignore a small correction.
     let is_ahead = fact.since_at.is_some_and(|at| at > now + TimeDelta::minutes(1));
     let (found, remedy) = match code {
         Code::RunsHeld => {
@@ -49,7 +50,7 @@ pub(super) fn finding(fact: &StoppedFacts, now: DateTime<Utc>, operator: &str) -
             ),
             "enable it in its file, or remove its max_age there".to_owned(),
         ),
-        // look/stopped.sql has no other code.
+        // Not reached: look/stopped.sql has no other code.
         _ => (code.as_str().to_owned(), String::new()),
     };
     let is_old = fact.since_at.is_some_and(|at| (now - at).to_std().is_ok_and(|age| age > DAY));
@@ -80,25 +81,23 @@ fn with_cause(mut sentence: String, fact: &StoppedFacts) -> String {
     sentence
 }
 
-/// Says what a hold or a pause stops, and for how long. `is_ahead`: it begins in the future.
+/// Returns what a hold or a pause stops, and for how long, if there is something to say.
+/// `is_ahead`: the time of its beginning is in the future.
 fn effects(fact: &StoppedFacts, is_ahead: bool) -> Option<String> {
-    let effects = match fact.code {
-        Code::RunsHeld => {
+    let mut effects = Vec::new();
+    if fact.code == Code::RunsHeld {
+        if fact.runs > 0 {
             let wait = if fact.runs == 1 { "waits" } else { "wait" };
-            let runs = plural::of(fact.runs, "due run");
-            vec![
-                (fact.runs > 0).then(|| format!("{runs} {wait}")),
-                fact.until_at.map(|until| format!("until {}", super::minute(until))),
-                is_ahead.then(|| "the database's clock was ahead when it began".to_owned()),
-            ]
+            effects.push(format!("{} {wait}", plural::of(fact.runs, "due run")));
         }
-        Code::SchedulePaused => {
-            vec![max_age(fact).map(|age| format!("its max_age of {age} is not checked"))]
+        effects.extend(fact.until_at.map(|until| format!("until {}", super::minute(until))));
+        if is_ahead {
+            effects.push("the database's clock was ahead when it began".to_owned());
         }
-        _ => Vec::new(),
-    };
-    let effects: Vec<_> = effects.into_iter().flatten().collect();
-    (!effects.is_empty()).then(|| effects.join(", "))
+    } else if fact.code == Code::SchedulePaused {
+        effects.extend(max_age(fact).map(|age| format!("its max_age of {age} is not checked")));
+    }
+    if effects.is_empty() { None } else { Some(effects.join(", ")) }
 }
 
 /// Returns the `max_age` of a stopped job, as people see it.
@@ -106,7 +105,8 @@ fn max_age(fact: &StoppedFacts) -> Option<String> {
     fact.max_age.map(|seconds| show(store::seconds(seconds)))
 }
 
-/// Says what a tick leaves alone; empty if that is nothing. `most` + 1 runs mean more than `most`.
+/// Returns a sentence about what a tick leaves alone; empty if that is nothing. Numbers above
+/// `most` are shown as "over `most`", because they were not counted further.
 pub(crate) fn left_alone(counts: &StoppedCounts, most: i64) -> String {
     let StoppedCounts { held, excluded, schedules } = *counts;
     let count = |number: i64, noun: &str, state: &str| {

@@ -1,6 +1,6 @@
-//! Checks of what keeps the tables fast: indexes, vacuum, and no old snapshot.
+//! Checks whether the tables are fast: by their indexes, by vacuum, and without old snapshots.
 
-use super::{Finding, bad, names, ok, some, unknown, warn};
+use super::{Finding, bad, first_three, names, ok, unknown, warn};
 use crate::job::thresholds::TICK_OVERDUE;
 use crate::store::{HolderFacts, IndexFacts, SessionFacts, SnapshotFacts, TableFacts};
 use crate::text::duration;
@@ -9,11 +9,11 @@ use crate::text::plural;
 /// A snapshot is old if more transactions than this began after it. In a busy queue, this many
 /// transactions leave about as many dead row versions.
 const TRANSACTIONS: i32 = 100_000;
-/// Fewer dead rows do no harm, even in a small table.
+/// Up to this many dead rows are no problem, even in a small table.
 const DEAD_ROWS: i64 = 10_000;
-/// A smaller table is fast to read, even if it is mostly empty.
+/// A table up to this size in bytes is fast to read, even if it is mostly empty.
 const BIG: i64 = 64 << 20;
-/// PostgreSQL stores longer values out of line, so a row of the heap never takes as much.
+/// A row of a table's heap has fewer bytes than this: PostgreSQL stores longer values out of line.
 const LONGEST_ROW: i64 = 4096;
 
 /// Judges whether all indexes exist and can be used.
@@ -21,14 +21,14 @@ pub(crate) fn indexes(facts: &[IndexFacts]) -> Finding {
     let missing = names(facts, |index| index.valid.is_none(), |index| &index.name);
     if !missing.is_empty() {
         return bad(
-            format!("missing: {}", some(&missing)),
+            format!("missing: {}", first_three(&missing)),
             "create them CONCURRENTLY, as in sql/migrations",
         );
     }
     let invalid = names(facts, |index| index.valid == Some(false), |index| &index.name);
     if let Some(first) = invalid.first() {
         let remedy = format!("REINDEX INDEX CONCURRENTLY jobctl.{first}");
-        return bad(format!("not valid: {}", some(&invalid)), remedy);
+        return bad(format!("not valid: {}", first_three(&invalid)), remedy);
     }
     let scans = facts.iter().map(|index| index.scans).sum();
     ok(format!("all {} indexes are valid, scanned {}", facts.len(), plural::of(scans, "time")))
@@ -39,10 +39,10 @@ pub(crate) fn vacuum(session: &SessionFacts, tables: &[TableFacts]) -> Finding {
     if !session.autovacuum {
         return bad("autovacuum or track_counts is off", "turn both on for the server");
     }
-    let off = names(tables, |table| table.left_alone, |table| &table.name);
-    if let Some(first) = off.first() {
+    let excluded = names(tables, |table| table.left_alone, |table| &table.name);
+    if let Some(first) = excluded.first() {
         return bad(
-            format!("autovacuum is off for {}", some(&off)),
+            format!("autovacuum is off for {}", first_three(&excluded)),
             format!("ALTER TABLE jobctl.{first} RESET (autovacuum_enabled)"),
         );
     }
@@ -59,20 +59,22 @@ pub(crate) fn vacuum(session: &SessionFacts, tables: &[TableFacts]) -> Finding {
         );
     }
     let dead = tables.iter().map(|table| table.dead).sum();
-    let runs = tables.iter().find(|table| table.name == "job_runs").map(vacuumed);
-    let runs = runs.unwrap_or_else(|| "missing".to_owned());
-    ok(format!("{}; job_runs {runs}", plural::of(dead, "dead row")))
+    let of_runs = match tables.iter().find(|table| table.name == "job_runs") {
+        Some(runs) => vacuumed(runs),
+        None => "missing".to_owned(),
+    };
+    ok(format!("{}; job_runs {of_runs}", plural::of(dead, "dead row")))
 }
 
 /// Judges whether a table takes much more room than its rows need.
 pub(crate) fn sizes(tables: &[TableFacts], indexes: &[IndexFacts]) -> Finding {
     let sizes: Vec<_> =
         tables.iter().map(|table| format!("{} {}", table.name, table.size)).collect();
-    let sizes = some(&sizes);
-    let is_empty = |table: &&TableFacts| {
+    let sizes = first_three(&sizes);
+    let is_mostly_empty = |table: &&TableFacts| {
         table.heap_bytes > BIG && table.heap_bytes / table.live.max(1) > LONGEST_ROW
     };
-    if let Some(table) = tables.iter().find(is_empty) {
+    if let Some(table) = tables.iter().find(is_mostly_empty) {
         let (name, rows) = (&table.name, plural::of(table.live, "row"));
         return warn(
             format!("{sizes}; {name} is mostly empty: {rows}"),
@@ -84,8 +86,8 @@ pub(crate) fn sizes(tables: &[TableFacts], indexes: &[IndexFacts]) -> Finding {
     ok(format!("{sizes}; about {}", plural::of(keys, "idempotency key")))
 }
 
-/// Judges whether an old snapshot prevents the removal of dead rows: vacuum leaves those that it
-/// can still see, and each claim must read them.
+/// Judges whether an old snapshot prevents the removal of dead rows. Vacuum leaves the rows that
+/// the snapshot can still see, and each claim must read them.
 pub(crate) fn snapshots(session: &SessionFacts, facts: &SnapshotFacts) -> Finding {
     let is_old = |holder: &&HolderFacts| {
         holder.transactions >= TRANSACTIONS
@@ -119,7 +121,7 @@ pub(crate) fn snapshots(session: &SessionFacts, facts: &SnapshotFacts) -> Findin
     })
 }
 
-/// Returns how to end what prevents the removal of dead rows.
+/// Returns how to end the session, transaction or slot that prevents the removal of dead rows.
 fn remedy(holder: &HolderFacts) -> String {
     let name = holder.name.split(' ').next().unwrap_or_default();
     match holder.kind.as_str() {

@@ -1,4 +1,4 @@
-//! The reason why a run is not running, in one line. Pure.
+//! Says in one line why a run is not running. Pure.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use crate::job::status::Status;
 use crate::store::RunDetails;
 use crate::text::duration;
 
-/// The query stops counting due runs at this number.
+/// The most due runs that the query counts.
 const COUNTED: i64 = 1000;
 
-/// Returns why a run makes no progress. Returns `None` if it makes progress, or has ended and needs
-/// no explanation. `findings` are those of its job and of all workers.
+/// Returns why a run makes no progress; `None` if it makes progress, or if its end needs no
+/// explanation. `findings` are those of its job and of all workers.
 pub(crate) fn why(run: &RunDetails, findings: &[Finding]) -> Option<String> {
     match run.status {
         Status::Blocked => Some(blocked(run)),
@@ -32,13 +32,14 @@ pub(crate) fn why(run: &RunDetails, findings: &[Finding]) -> Option<String> {
     }
 }
 
-/// Returns the runs that a blocked run waits for, and one that keeps it from starting.
+/// Returns the runs that a blocked run waits for, and the one that keeps it from starting for good,
+/// if there is one.
 fn blocked(run: &RunDetails) -> String {
     let RunDetails { predecessors, unmet, unmet_statuses, first_unmet, stuck_on, .. } = run;
     let Some(first) = *first_unmet else {
         if run.is_released {
-            let then = locked(run).unwrap_or_else(|| "the next tick starts it".to_owned());
-            return format!("each run that it waits for has ended; {then}");
+            let next = locked(run).unwrap_or_else(|| "the next tick starts it".to_owned());
+            return format!("each run that it waits for has ended; {next}");
         }
         return format!(
             "it is unknown which runs it waits for: their rows in job_dependencies are missing; \
@@ -68,10 +69,10 @@ fn pending(run: &RunDetails, findings: &[Finding]) -> String {
     }
     if run.run_at > run.now {
         if let Some(at) = run.expires_at.filter(|at| *at <= run.run_at) {
-            return match at > run.now {
-                true => format!("it expires in {}, before it is due", between(run.now, at)),
-                false => expired(at, run.now),
-            };
+            if at <= run.now {
+                return expired(at, run.now);
+            }
+            return format!("it expires in {}, before it is due", between(run.now, at));
         }
         let wait = between(run.now, run.run_at);
         return match run.status {
@@ -102,7 +103,8 @@ fn cause(run: &RunDetails, findings: &[Finding]) -> String {
     if let Some(id) = run.replaced_run {
         return format!("run {id} has the same key, and is still running");
     }
-    let full = run.most_running.filter(|most| run.running >= i64::from(*most));
+    // The limits that are reached.
+    let full_job = run.most_running.filter(|most| run.running >= i64::from(*most));
     let of_share = run.max_running_per_share;
     let full_share = of_share.filter(|most| run.running_of_share >= i64::from(*most));
     let full_lock = run.lock_most.filter(|most| run.running_of_lock >= Some((*most).into()));
@@ -110,14 +112,14 @@ fn cause(run: &RunDetails, findings: &[Finding]) -> String {
         Some(Code::WorkerMissing | Code::RestoreUnaccepted) => true,
         Some(Code::QueueUnserved) => finding.queue.as_ref() == Some(&run.queue),
         Some(Code::JobUnserved) => finding.job_type.as_ref() == Some(&run.job_type),
-        // A lost run counts as running until a tick recovers it.
-        Some(Code::LeaseLost) => full.or(full_share).or(full_lock).is_some(),
+        // A lost run counts for the limits until a tick recovers it.
+        Some(Code::LeaseLost) => full_job.or(full_share).or(full_lock).is_some(),
         _ => false,
     };
     if let Some(finding) = findings.iter().find(stops_run) {
         return finding.found.clone();
     }
-    if let Some(most) = full {
+    if let Some(most) = full_job {
         return format!("{} of at most {most} runs of this job are running", run.running);
     }
     if let Some(most) = full_share {
@@ -162,8 +164,8 @@ fn held(run: &RunDetails) -> Option<String> {
     Some(format!("{held} by {by} for {}{until}{reason}", between(at, run.now)))
 }
 
-/// Returns when a tick last served the queue of a run that nothing keeps, and how many due runs are
-/// ahead of it.
+/// Returns when a tick last served the run's queue, and how many due runs are ahead of it: why a
+/// run waits that no limit, hold or lock is known to keep.
 fn place_in_queue(run: &RunDetails) -> String {
     let no_tick = match &run.only_worker {
         Some(worker) => format!("no tick of worker {worker}"),
@@ -188,21 +190,23 @@ fn place_in_queue(run: &RunDetails) -> String {
     }
 }
 
-/// How long the runs ahead take, if the queue keeps its pace.
+/// Returns words for the time that the runs ahead take if the queue keeps its pace; empty if the
+/// pace is unknown.
 fn at_this_pace(run: &RunDetails) -> String {
-    let wait = run.seconds_a_run.map(|seconds| seconds * run.ahead as f64);
-    let wait = wait.and_then(|seconds| Duration::try_from_secs_f64(seconds.max(1.0)).ok());
-    wait.map(|wait| format!(", about {} at this pace", duration::show_whole(wait)))
-        .unwrap_or_default()
+    let seconds = run.seconds_a_run.map(|seconds| (seconds * run.ahead as f64).max(1.0));
+    match seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) {
+        Some(wait) => format!(", about {} at this pace", duration::show_whole(wait)),
+        None => String::new(),
+    }
 }
 
-/// Says when a run expired.
+/// Returns a sentence about a run that has expired.
 fn expired(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
     format!("it expired {} ago; the next tick cancels it", between(at, now))
 }
 
-/// Returns why a running run makes no progress: its job has ended, its lease expired or its cancel
-/// was requested. `None`: nothing is known to be wrong.
+/// Returns why a running run makes no progress: its job has ended, its lease has expired, or its
+/// cancel was requested. `None`: nothing is known to be wrong.
 fn running(run: &RunDetails, findings: &[Finding]) -> Option<String> {
     if run.has_result {
         let why = "its job has ended, but another session has locked the run, or the database \
@@ -210,21 +214,23 @@ fn running(run: &RunDetails, findings: &[Finding]) -> Option<String> {
         return Some(why.to_owned());
     }
     if let Some(until) = run.locked_until.filter(|until| *until < run.now) {
-        let usual = "the next tick recovers it";
-        let next = locked(run)
-            .unwrap_or_else(|| idle(findings).map_or(usual, |why| &why.found).to_owned());
+        let next = match (locked(run), idle(findings)) {
+            (Some(locked), _) => locked,
+            (None, Some(idle)) => idle.found.clone(),
+            (None, None) => "the next tick recovers it".to_owned(),
+        };
         return Some(format!("its lease expired {} ago; {next}", between(until, run.now)));
     }
     let asked_at = run.cancel_requested_at?;
     Some(format!("cancel was requested {} ago", between(asked_at, run.now)))
 }
 
-/// Returns that another session has locked a run.
+/// Returns a sentence about the transaction that has locked the run; `None`: it is not locked.
 fn locked(run: &RunDetails) -> Option<String> {
     Some(locked_by("it", run.locker?))
 }
 
-/// Says that another transaction has locked a row.
+/// Returns a sentence about the server process whose transaction has locked a row.
 fn locked_by(row: &str, locker: i32) -> String {
     format!(
         "another transaction has locked {row} (server process {locker}); ticks skip it until \
@@ -232,13 +238,16 @@ fn locked_by(row: &str, locker: i32) -> String {
     )
 }
 
-/// Says which run replaced this one, if one did.
+/// Returns a sentence about the run that replaced this one, if one did.
 fn replaced(run: &RunDetails) -> Option<String> {
+    if run.key_scope != "replaced" {
+        return None;
+    }
     let by = run.replaced_by.map_or("a newer run".to_owned(), |id| format!("run {id}"));
-    (run.key_scope == "replaced").then(|| format!("{by} replaced it, so it is not tried again"))
+    Some(format!("{by} replaced it, so it is not tried again"))
 }
 
-/// The time between two instants, in whole seconds.
+/// Returns the time between two instants, in whole seconds.
 fn between(earlier: DateTime<Utc>, later: DateTime<Utc>) -> String {
     let seconds = (later - earlier).num_seconds().unsigned_abs();
     if seconds == 0 { "0s".to_owned() } else { duration::show(Duration::from_secs(seconds)) }

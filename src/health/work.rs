@@ -1,5 +1,5 @@
-//! Findings about the work: what keeps runs from being executed, and what a person must look at.
-//! All commands use these findings, so they agree. Pure.
+//! Findings about the work: what keeps runs from being executed, and what else needs a person. All
+//! commands use these findings, so they agree. Pure.
 
 use std::cmp::Reverse;
 
@@ -12,7 +12,7 @@ use crate::store::{self, Fact, SequenceFacts, WorkFacts};
 use crate::text::duration::show;
 use crate::text::{plural, shell};
 
-/// Checks that are skipped while ticks do no work, because that causes their problems.
+/// Checks that are skipped while ticks do no work, because this causes all problems that they find.
 pub(crate) const SKIPPED_WITHOUT_TICKS: [DoctorCheck; 6] = [
     DoctorCheck::Ticks,
     DoctorCheck::Leases,
@@ -21,7 +21,7 @@ pub(crate) const SKIPPED_WITHOUT_TICKS: [DoctorCheck; 6] = [
     DoctorCheck::OverdueRuns,
     DoctorCheck::Schedules,
 ];
-/// Codes that are worth knowing, while the work goes on.
+/// Codes of warnings: facts that are worth knowing, while the work goes on.
 const WARNINGS: [Code; 3] = [Code::TimeoutMissing, Code::PruneMissing, Code::EffectOpen];
 
 /// Codes of problems that may cause any other problem.
@@ -35,23 +35,25 @@ const CAUSES: [Code; 5] = [
 
 /// Returns the problems of the work, in this order: the worst first, then problems that may cause
 /// others, then those of the most runs, then the newest.
-pub(crate) fn work(work: &WorkFacts, limits: &Thresholds) -> Vec<Finding> {
+pub(crate) fn work(work: &WorkFacts, thresholds: &Thresholds) -> Vec<Finding> {
     let mut facts = work.facts.clone();
-    let failing = |code: Code, fails: fn(&Scheduled) -> bool| {
+    // Returns a fact with this code for each schedule of a definition that `has_problem`.
+    let schedules_with = |code: Code, has_problem: fn(&Scheduled) -> bool| {
         let fact = |schedule: &Scheduled| Fact {
             code,
             job_type: Some(schedule.name.clone()),
             ..Fact::default()
         };
         let of_definitions = work.scheduled.iter().filter(|one| one.application_schedule.is_none());
-        of_definitions.filter(|schedule| fails(schedule)).map(fact).collect::<Vec<_>>()
+        of_definitions.filter(|schedule| has_problem(schedule)).map(fact).collect::<Vec<_>>()
     };
-    let broken = failing(Code::ScheduleBroken, due::is_broken);
-    // A schedule that can't fire is late, too.
+    let broken = schedules_with(Code::ScheduleBroken, due::is_broken);
+    // A schedule that can't fire is also late: report only that it can't fire.
     let is_broken = |fact: &Fact| broken.iter().any(|broken| broken.job_type == fact.job_type);
     facts.retain(|fact| fact.code != Code::ScheduleLate || !is_broken(fact));
     facts.extend(broken);
-    // Ticks that wait for accept-restore recover nothing, and do not update their rows.
+    // After a restore, ticks wait for accept-restore: they do not update the rows of their workers,
+    // recover nothing and release nothing. Do not report that as further problems.
     if facts.iter().any(|fact| fact.code == Code::RestoreUnaccepted) {
         facts.retain(|fact| {
             !matches!(
@@ -63,18 +65,20 @@ pub(crate) fn work(work: &WorkFacts, limits: &Thresholds) -> Vec<Finding> {
             )
         });
     }
-    facts.extend(failing(Code::ScheduleSkipping, due::is_skipping));
+    facts.extend(schedules_with(Code::ScheduleSkipping, due::is_skipping));
+    // Removes the facts with a code if they are about at most `most` runs together.
     let mut drop_tolerated = |code, most| {
         let sum: i64 = facts.iter().filter(|fact| fact.code == code).map(|fact| fact.runs).sum();
         if sum <= most {
             facts.retain(|fact| fact.code != code);
         }
     };
-    drop_tolerated(Code::RunsDead, limits.dead);
-    drop_tolerated(Code::AttemptsFailing, limits.failures.map_or(0, |(most, _)| most));
-    // A viewer or a worker may not run the commands of some remedies.
+    drop_tolerated(Code::RunsDead, thresholds.dead);
+    drop_tolerated(Code::AttemptsFailing, thresholds.failures.map_or(0, |(most, _)| most));
+    // Remedies begin with this if they have commands that this role may not run.
     let operator = if work.operates { "" } else { "as an operator: " };
-    let mut findings: Vec<_> = facts.iter().map(|fact| finding(fact, limits, operator)).collect();
+    let mut findings: Vec<_> =
+        facts.iter().map(|fact| finding(fact, thresholds, operator)).collect();
     findings.extend(work.stopped.iter().map(|fact| stopped::finding(fact, work.now, operator)));
     findings.extend(work.sequences_behind.iter().flatten().map(sequence_behind));
     // The sort is stable: findings that are equally old keep the order of the facts.
@@ -86,20 +90,25 @@ pub(crate) fn work(work: &WorkFacts, limits: &Thresholds) -> Vec<Finding> {
     findings
 }
 
-/// Returns why no tick does any work, if that is so.
+/// Returns the finding about why no tick does any work; `None`: ticks work.
 pub(crate) fn idle(findings: &[Finding]) -> Option<&Finding> {
-    let is_idle = |finding: &&Finding| {
-        matches!(finding.code, Some(Code::WorkerMissing | Code::RestoreUnaccepted))
-    };
-    findings.iter().find(is_idle)
+    findings
+        .iter()
+        .find(|finding| matches!(finding.code, Some(Code::WorkerMissing | Code::RestoreUnaccepted)))
 }
 
 /// Returns the findings of each check of the work: its problems, or that all is well.
 pub(crate) fn checks(work: &WorkFacts, findings: &[Finding]) -> Vec<Finding> {
     let idle = idle(findings).and_then(|finding| finding.code);
-    let of_check = |(check, all_is_well): (DoctorCheck, &str)| {
-        let of_check = findings.iter().filter(|finding| finding.check == check.as_str());
-        let found: Vec<_> = of_check.cloned().collect();
+    let mut checks = Vec::new();
+    for check in DoctorCheck::ALL {
+        let Some(all_is_well) = check.all_is_well() else { continue };
+        let problems = findings.iter().filter(|finding| finding.check == check.as_str());
+        let problems: Vec<_> = problems.cloned().collect();
+        if !problems.is_empty() {
+            checks.extend(problems);
+            continue;
+        }
         let without_problem = match check {
             DoctorCheck::Sequences if work.sequences_behind.is_none() => unknown(
                 "this role may not read sequences",
@@ -113,18 +122,12 @@ pub(crate) fn checks(work: &WorkFacts, findings: &[Finding]) -> Vec<Finding> {
             }
             _ => ok(all_is_well),
         };
-        if found.is_empty() {
-            vec![Finding { check: check.as_str(), ..without_problem }]
-        } else {
-            found
-        }
-    };
-    let checks =
-        DoctorCheck::ALL.into_iter().filter_map(|check| Some((check, check.all_is_well()?)));
-    checks.flat_map(of_check).collect()
+        checks.push(Finding { check: check.as_str(), ..without_problem });
+    }
+    checks
 }
 
-/// Words a sequence that is behind the ids of its table.
+/// Returns the finding about a sequence that is behind the ids of its table.
 fn sequence_behind(SequenceFacts { table_name, setval }: &SequenceFacts) -> Finding {
     Finding {
         severity: Severity::Bad,
@@ -138,11 +141,11 @@ fn sequence_behind(SequenceFacts { table_name, setval }: &SequenceFacts) -> Find
     }
 }
 
-/// Words a fact of look/findings.sql or of a schedule.
-fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
-    let (found, remedy) = found_and_remedy(fact, limits, operator);
+/// Returns the finding about a fact of look/findings.sql or of a schedule.
+fn finding(fact: &Fact, thresholds: &Thresholds, operator: &str) -> Finding {
+    let (found, remedy) = found_and_remedy(fact, thresholds, operator);
     Finding {
-        severity: severity(fact, limits),
+        severity: severity(fact, thresholds),
         job_type: fact.job_type.clone(),
         queue: fact.queue.clone(),
         worker: fact.worker.clone(),
@@ -150,14 +153,14 @@ fn finding(fact: &Fact, limits: &Thresholds, operator: &str) -> Finding {
         since_at: fact.since_at,
         newest_at: fact.newest_at,
         jobs: fact.jobs.clone(),
-        runs: (!CAUSES.contains(&fact.code)).then_some(fact.runs.max(1)),
+        runs: if CAUSES.contains(&fact.code) { None } else { Some(fact.runs.max(1)) },
         example: example(fact),
         ..Finding::of(fact.code, found, remedy)
     }
 }
 
 /// Returns the sentence and the remedy for a fact.
-fn found_and_remedy(fact: &Fact, limits: &Thresholds, operator: &str) -> (String, String) {
+fn found_and_remedy(fact: &Fact, thresholds: &Thresholds, operator: &str) -> (String, String) {
     let code = fact.code;
     let job = fact.job_type.as_deref().unwrap_or_default();
     let (job_argument, job_option) = (shell::argument(job), shell::option("job", job));
@@ -167,8 +170,8 @@ fn found_and_remedy(fact: &Fact, limits: &Thresholds, operator: &str) -> (String
     let runs = |adjective: &str| plural::of(fact.runs, &format!("{adjective}run"));
     let is = if fact.runs == 1 { "is" } else { "are" };
     let schedules = || {
-        let such = fact.schedule.as_deref().unwrap_or_default();
-        format!("{} (such as {such})", plural::of(fact.runs, "schedule"))
+        let example = fact.schedule.as_deref().unwrap_or_default();
+        format!("{} (such as {example})", plural::of(fact.runs, "schedule"))
     };
     let seconds = || show(store::seconds(fact.seconds.unwrap_or(0.0)));
     let each_tick = |does: &str| {
@@ -335,6 +338,7 @@ fn found_and_remedy(fact: &Fact, limits: &Thresholds, operator: &str) -> (String
             format!("{operator}`jobctl list {job_option}` shows its runs"),
         ),
         Code::RunUnusual => {
+            // `bound`: the words before a limit of the definition.
             let expected = |bound| match (fact.limit_seconds, fact.usual_seconds) {
                 (Some(limit), _) => {
                     format!("; its definition allows {bound} {}", show(store::seconds(limit)))
@@ -372,7 +376,7 @@ fn found_and_remedy(fact: &Fact, limits: &Thresholds, operator: &str) -> (String
         ),
         Code::AttemptsFailing => {
             let attempts = plural::of(fact.runs, "attempt");
-            let within = limits.failures.map_or_else(String::new, |(_, within)| show(within));
+            let within = thresholds.failures.map_or_else(String::new, |(_, within)| show(within));
             (
                 format!("{attempts} of {job} failed within {within}"),
                 format!("{operator}`jobctl failures {job_option} --group` shows why"),
@@ -396,14 +400,14 @@ fn found_and_remedy(fact: &Fact, limits: &Thresholds, operator: &str) -> (String
                  `jobctl once --settle`; `jobctl once --list` has their keys"
             ),
         ),
-        // `stopped::finding` and `sequence_behind` word these facts.
+        // Not reached: `stopped::finding` and `sequence_behind` handle these codes.
         Code::SequenceBehind | Code::RunsHeld | Code::SchedulePaused | Code::JobDisabled => {
             (code.as_str().to_owned(), String::new())
         }
     }
 }
 
-/// Returns a run or a worker that shows the problem.
+/// Returns words about a run or a worker that shows the problem, if there is one.
 fn example(fact: &Fact) -> Option<String> {
     let newest = || format!("the newest is run {}", fact.run_id.unwrap_or_default());
     match (fact.code, &fact.detail) {
@@ -419,8 +423,8 @@ fn example(fact: &Fact) -> Option<String> {
     }
 }
 
-/// Returns whether a person must act, or a fact is only worth knowing.
-fn severity(fact: &Fact, limits: &Thresholds) -> Severity {
+/// Returns how bad a fact is: a person must act, or it is only worth knowing.
+fn severity(fact: &Fact, thresholds: &Thresholds) -> Severity {
     let is_warning = match fact.code {
         // Right after a migration, cron has not yet started the first tick.
         Code::WorkerMissing => fact.is_new,
@@ -429,7 +433,7 @@ fn severity(fact: &Fact, limits: &Thresholds) -> Severity {
             .since_at
             .zip(fact.newest_at)
             .and_then(|(since, newest)| (newest - since).to_std().ok())
-            .is_none_or(|lasted| lasted <= limits.lag),
+            .is_none_or(|lasted| lasted <= thresholds.lag),
         Code::RunUnusual => fact.limit_seconds.is_none(),
         code => WARNINGS.contains(&code),
     };

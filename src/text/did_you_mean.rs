@@ -1,12 +1,13 @@
 //! Suggestions for misspelt words. Pure.
 
-/// Returns the candidate nearest to `word`, if one is near: a third of its letters may differ, or
-/// two of a short one.
+/// Returns the candidate nearest to `word`, if one is near: a third of the candidate's letters may
+/// differ, or two letters of a short one.
 pub(crate) fn nearest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
-    // A misspelling is never twice as long, and names in a table may have a megabyte.
+    // Leave out candidates that are less than half as long as the word: they are not near, and to
+    // compare a name of a megabyte, which a table may have, would take long.
     let candidates =
         candidates.into_iter().filter(|candidate| word.len() <= 2 * candidate.len() + 2);
     let word = word.to_lowercase();
@@ -19,12 +20,16 @@ pub(crate) fn nearest<'a>(
         .map(|(_, candidate)| candidate)
 }
 
-/// Returns `; did you mean ...?`, or nothing.
+/// Returns `; did you mean ...?` with the nearest candidate; empty if none is near.
 pub(crate) fn suggestion<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
-    nearest(word, candidates).map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default()
+    match nearest(word, candidates) {
+        Some(candidate) => format!("; did you mean `{candidate}`?"),
+        None => String::new(),
+    }
 }
 
-/// Names of keys in other tools, and jobctl's: the first that a reader knows is meant.
+/// Names of keys in other tools, and jobctl's keys for them. The first of these keys that is
+/// allowed in the place is suggested.
 const OF_OTHERS: [(&str, &[&str]); 26] = [
     ("cmd command exec program run script shell", &["shell", "command"]),
     ("cron every interval crontab", &["schedule"]),
@@ -54,21 +59,22 @@ const OF_OTHERS: [(&str, &[&str]); 26] = [
     ("tenant", &["share"]),
 ];
 
-/// Returns `; did you mean ...?` for a key, also for one that other tools know, or nothing.
+/// Returns `; did you mean ...?` for an unknown key: with the key of jobctl for one of another
+/// tool, or with the nearest known key; empty if there is none.
 pub(crate) fn key_suggestion<'a>(
     word: &str,
     known: impl IntoIterator<Item = &'a str> + Clone,
 ) -> String {
-    let plain = word.to_lowercase().replace('-', "_");
-    let of_others = OF_OTHERS.iter().filter(|(words, _)| words.split(' ').any(|it| it == plain));
-    let meant = of_others
+    let key = word.to_lowercase().replace('-', "_");
+    let of_others = OF_OTHERS.iter().filter(|(others, _)| others.split(' ').any(|it| it == key));
+    let counterpart = of_others
         .flat_map(|(_, ours)| ours.iter())
         .find(|ours| known.clone().into_iter().any(|known| known == **ours));
-    match meant {
-        Some(meant @ &"max_attempts") => {
-            format!("; did you mean `{meant}`, which counts the first attempt, too?")
+    match counterpart {
+        Some(ours @ &"max_attempts") => {
+            format!("; did you mean `{ours}`, which counts the first attempt, too?")
         }
-        Some(meant) => format!("; did you mean `{meant}`?"),
+        Some(ours) => format!("; did you mean `{ours}`?"),
         None => suggestion(word, known),
     }
 }

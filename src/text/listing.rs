@@ -1,5 +1,5 @@
-//! The rows of a list as they are printed: its statement defines the names and the order of their
-//! fields.
+//! The rows of a list as they are printed. The statement that reads them defines the names and the
+//! order of their fields.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ impl Listing {
 
     /// Sorts the rows by these fields; `-` before a name sorts backwards. Null comes last.
     pub(crate) fn sort(&mut self, fields: &[String]) -> Result<(), String> {
-        // The sort is stable, so the first field is the last to sort by.
+        // Sort by the first field at the end, because a later sort keeps the order of equal rows.
         for field in fields.iter().rev() {
             let (name, is_backwards) =
                 field.strip_prefix('-').map_or((&**field, false), |name| (name, true));
@@ -61,25 +61,28 @@ impl Listing {
         Ok(())
     }
 
+    /// Fails if there is no field with this name. The error suggests a similar name.
     fn check(&self, name: &str) -> Result<(), String> {
-        match self.names.iter().any(|other| other == name) {
-            true => Ok(()),
-            false => {
-                let (word, mut names) =
-                    (name.to_lowercase(), self.names.iter().map(String::as_str));
-                // The heading of a column is often a part of the name, as KEY of `idempotency_key`.
-                let meant = names
-                    .rfind(|other| other.split('_').any(|part| part == word))
-                    .or_else(|| did_you_mean::nearest(&word, self.names.iter().map(|it| &**it)))
-                    .map(|meant| format!("; did you mean `{meant}`?"));
-                let (meant, known) = (meant.unwrap_or_default(), self.names.join(", "));
-                Err(format!("unknown field `{name}`; allowed are {known}{meant}"))
-            }
+        if self.names.iter().any(|other| other == name) {
+            return Ok(());
         }
+        let word = name.to_lowercase();
+        let mut names = self.names.iter().map(String::as_str);
+        // The heading of a column is often a part of the name, as KEY of `idempotency_key`.
+        let similar = names
+            .rfind(|other| other.split('_').any(|part| part == word))
+            .or_else(|| did_you_mean::nearest(&word, self.names.iter().map(String::as_str)));
+        let suggestion = match similar {
+            Some(similar) => format!("; did you mean `{similar}`?"),
+            None => String::new(),
+        };
+        let known = self.names.join(", ");
+        Err(format!("unknown field `{name}`; allowed are {known}{suggestion}"))
     }
 }
 
-/// Compares numbers by their values, and other values by their texts, as times may be.
+/// Compares numbers by their values, and other values by their texts. The texts of times have the
+/// order of the times.
 fn compare(a: &Value, b: &Value) -> Ordering {
     match (a.as_f64(), b.as_f64()) {
         (Some(a), Some(b)) => a.total_cmp(&b),
@@ -91,8 +94,9 @@ fn compare(a: &Value, b: &Value) -> Ordering {
 }
 
 impl ListedRow {
+    /// Returns the place of a field; the number of fields if there is no such field.
     fn index_of(&self, name: &str) -> usize {
-        self.names.iter().take_while(|other| *other != name).count()
+        self.names.iter().position(|other| other == name).unwrap_or(self.names.len())
     }
 
     /// Returns the value of a field; null if there is no such field.
@@ -103,7 +107,9 @@ impl ListedRow {
     /// Makes a field null.
     pub(crate) fn clear(&mut self, name: &str) {
         let place = self.index_of(name);
-        self.values.get_mut(place).map(Value::take);
+        if let Some(value) = self.values.get_mut(place) {
+            *value = Value::Null;
+        }
     }
 }
 

@@ -1,12 +1,12 @@
-//! Makes text safe to print: it cannot control the terminal or hide characters. Pure.
+//! Makes text safe to print: then it can't control the terminal or hide characters. Pure.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// The first characters of a long line, which are printed. The middle is left out: an error begins
-/// with what failed, and ends with the remedy.
+/// How many of the first characters of a long line are printed. Its middle is left out, because an
+/// error begins with what failed, and ends with the remedy.
 const FIRST: usize = 3000;
-/// The last characters of a long line, which are printed.
+/// How many of the last characters of a long line are printed.
 const LAST: usize = 500;
 
 /// Returns a line that is safe to print, and not too long for a mail.
@@ -20,8 +20,8 @@ pub(crate) fn cut(text: &str) -> Cow<'_, str> {
     let last = text.char_indices().rev().nth(LAST - 1).map(|(at, _)| at);
     match (first, last) {
         (Some(first), Some(last)) if first < last => {
-            let out = last - first;
-            format!("{} [{out} bytes left out] {}", &text[..first], &text[last..]).into()
+            let left_out = last - first;
+            format!("{} [{left_out} bytes left out] {}", &text[..first], &text[last..]).into()
         }
         _ => text.into(),
     }
@@ -45,8 +45,8 @@ pub(crate) fn is_plain(text: &str) -> bool {
     !text.chars().any(is_invisible)
 }
 
-/// Checks a name of a person's choice, such as a key or a share, as the constraints of
-/// `jobctl.job_runs` do. Scripts would pass a text that begins with - as an option.
+/// Checks a name that a person chooses, such as a key or a share, as the constraints of
+/// `jobctl.job_runs` do. It must not begin with `-`, because a script would pass it as an option.
 pub(crate) fn short(what: &str, text: &str) -> Result<String, String> {
     let is_blank = text.trim_matches(' ').is_empty();
     let fits = !is_blank && !text.starts_with('-') && is_plain(text) && text.len() <= 255;
@@ -56,8 +56,8 @@ pub(crate) fn short(what: &str, text: &str) -> Result<String, String> {
 }
 
 /// Returns whether a character is not shown: a control character, which may change the terminal, a
-/// direction mark, or one without width, which makes two texts look alike. The constraints of
-/// `jobctl.job_runs` reject the same.
+/// direction mark, or a character without width, with which two different texts look alike. The
+/// constraints of `jobctl.job_runs` reject the same characters.
 pub(crate) fn is_invisible(c: char) -> bool {
     let has_no_width = matches!(
         c,

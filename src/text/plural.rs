@@ -1,16 +1,16 @@
 //! Numbers with their nouns, and lists of names. Pure.
 
-/// `1 run`, `2 runs`.
+/// Returns a number with its noun: `1 run`, `2 runs`.
 pub(crate) fn of(number: i64, noun: &str) -> String {
     format!("{number} {}", inflected(number, noun))
 }
 
-/// `1 run`, `12,345 runs`.
+/// Returns a number in groups of three digits with its noun: `1 run`, `12,345 runs`.
 pub(crate) fn grouped_of(number: i64, noun: &str) -> String {
     format!("{} {}", grouped(number), inflected(number, noun))
 }
 
-/// `12,345`.
+/// Returns a number in groups of three digits: `12,345`.
 pub(crate) fn grouped(number: i64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -28,7 +28,7 @@ pub(crate) fn listed(names: &[impl AsRef<str>], shown: usize) -> String {
     joined(names, shown, ", ")
 }
 
-/// Lists names with another separator.
+/// Lists names as `listed` does, with this separator.
 pub(crate) fn joined(names: &[impl AsRef<str>], shown: usize, separator: &str) -> String {
     let first = names.iter().take(shown).map(AsRef::as_ref).collect::<Vec<_>>().join(separator);
     match names.len().saturating_sub(shown) {
@@ -37,6 +37,7 @@ pub(crate) fn joined(names: &[impl AsRef<str>], shown: usize, separator: &str) -
     }
 }
 
+/// Returns the singular or the plural of a noun.
 fn inflected(number: i64, noun: &str) -> String {
     if number == 1 { noun.to_owned() } else { format!("{noun}s") }
 }

@@ -13,12 +13,12 @@ pub(crate) fn word(word: &str) -> Cow<'_, str> {
     if !word.is_empty() && word.chars().all(is_plain) { word.into() } else { quoted(word).into() }
 }
 
-/// Returns the word as an argument, also if it begins like an option.
+/// Returns the word as an argument of a command, after `--` if it begins like an option.
 pub(crate) fn argument(value: &str) -> String {
     format!("{}{}", if value.starts_with('-') { "-- " } else { "" }, word(value))
 }
 
-/// Returns an option with its value, also if the value begins like another option.
+/// Returns an option with its value, after `=` if the value begins like another option.
 pub(crate) fn option(name: &str, value: &str) -> String {
     format!("--{name}{}{}", if value.starts_with('-') { '=' } else { ' ' }, word(value))
 }

@@ -1,11 +1,12 @@
-//! The texts of times. In JSON and TSV: RFC 3339 in UTC with six digits of a second, as PostgreSQL
-//! stores them. Pure.
+//! The texts of times. In JSON and TSV, a time is in RFC 3339 and UTC, with six digits of a second,
+//! as PostgreSQL stores it. Pure.
 
 use chrono::{DateTime, Datelike, SecondsFormat, TimeDelta, Utc};
 use serde::{Serialize, Serializer};
 
 use super::duration::{self, SECOND};
 
+/// Writes a time for JSON and TSV, or null if there is none.
 pub(crate) fn serialize<S: Serializer>(
     at: &(impl Copy + Into<Option<DateTime<Utc>>>),
     serializer: S,
@@ -20,11 +21,11 @@ pub(crate) fn parse(text: &str) -> Result<DateTime<Utc>, String> {
         format!("`{text}` is not a time; write RFC 3339 with the offset, 2026-01-31T08:00:00+01:00")
     })?;
     let time = time.to_utc();
-    // The tables accept only these years. The offset can change the year.
-    match (1..=9999).contains(&time.year()) {
-        true => Ok(time),
-        false => Err(format!("`{text}` is out of range; allowed are the years 1 to 9999 in UTC")),
+    // The tables accept only these years. Check the year in UTC, which the offset can change.
+    if !(1..=9999).contains(&time.year()) {
+        return Err(format!("`{text}` is out of range; allowed are the years 1 to 9999 in UTC"));
     }
+    Ok(time)
 }
 
 /// Returns the time this many seconds later, if it is in the years that the tables accept.
@@ -33,17 +34,17 @@ pub(crate) fn after(time: DateTime<Utc>, seconds: f64) -> Option<DateTime<Utc>> 
     Some(later).filter(|later| later.year() <= 9999)
 }
 
-/// RFC 3339, to the second.
+/// Returns a time in RFC 3339, to the second.
 pub(crate) fn instant(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
-/// How long ago a time was, at least a second: `3m 12s`.
+/// Returns how long ago a time was, at least a second: `3m 12s`.
 pub(crate) fn age(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
     duration::show_whole((now - at).to_std().unwrap_or_default().max(SECOND))
 }
 
-/// A time by its distance from now: `3m 12s ago`, `in 2h`, `now`.
+/// Returns the distance of a time from now: `3m 12s ago`, `in 2h`, `now`.
 pub(crate) fn relative(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
     match ((now - at).to_std(), (at - now).to_std()) {
         (Ok(past), _) if past >= SECOND => {

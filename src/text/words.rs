@@ -1,4 +1,4 @@
-//! Closed sets of words: each is an enum, parsed once where it enters. Pure.
+//! Closed sets of words. Each set is an enum, so a word is checked once, where it is read. Pure.
 
 /// Defines enums whose variants stand for words of a column or an argument, in their order.
 macro_rules! words {
@@ -15,7 +15,7 @@ macro_rules! words {
             $($(#[$variant_meta])* #[serde(rename = $word)] $variant,)+
         }
 
-        /// The first word; `rows!` needs a value for each field.
+        /// The first word is the default. `rows!` needs one for each field.
         impl Default for $name {
             fn default() -> Self {
                 Self::ALL[0]
