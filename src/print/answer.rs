@@ -16,7 +16,7 @@ use crate::text::listing::Listing;
 use crate::text::plain::{is_invisible, plain};
 use crate::text::timestamp::{instant, relative};
 
-/// Characters of a fact that people see.
+/// The most characters of a fact that people see.
 const LONGEST_FACT: usize = 1000;
 
 /// The format of an answer.
@@ -44,6 +44,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
+    /// Returns the format that a flag asks for, or else the usual one.
     pub(crate) fn format(self) -> Format {
         let usual = if io::stdout().is_terminal() { Format::Table } else { Format::Tsv };
         if self.json { Format::Json } else { self.format.unwrap_or(usual) }
@@ -53,12 +54,12 @@ impl Output {
         matches!(self.format(), Format::Json | Format::JsonLines)
     }
 
-    /// Whether a person reads the answer at a terminal.
+    /// Returns whether a person reads the answer at a terminal.
     pub(crate) fn is_for_people(self) -> bool {
         self.format() == Format::Table && io::stdout().is_terminal()
     }
 
-    /// Whether a flag asks for TSV. Without a flag, TSV is the default if there is no terminal.
+    /// Returns whether a flag asks for TSV, so not if TSV is only the default without a terminal.
     pub(crate) fn asks_for_tsv(self) -> bool {
         self.header || self.format == Some(Format::Tsv)
     }
@@ -71,7 +72,7 @@ pub(crate) fn hint(output: Output, line: &str) {
     }
 }
 
-/// Prints rows. JSON and TSV have all fields of a row; `table` says what people see.
+/// Prints rows. JSON and TSV have all fields of a row, and a table has the columns of `table`.
 pub(crate) fn rows<T: Serialize + Default>(
     output: Output,
     rows: &[T],
@@ -80,7 +81,7 @@ pub(crate) fn rows<T: Serialize + Default>(
     named_rows(output, &Fields::of(&T::default())?.names(), rows, table)
 }
 
-/// Prints a list as `rows` does. If it has the time of the clock, a table shows times by their
+/// Prints a list as `rows` does. If the list has the database's time, a table shows times by their
 /// distance from it.
 pub(crate) fn list(output: Output, list: &Listing, table: &Table<'_>) -> anyhow::Result<()> {
     named_rows(output, &list.names, &list.rows, &table.since(list.now))
@@ -127,7 +128,7 @@ pub(crate) fn object<T: Serialize>(
     }
 }
 
-/// Prints rows of a kind as TSV. Each line begins with the kind.
+/// Prints rows as TSV. Each line begins with their kind.
 pub(crate) fn tsv<T: Serialize + Default>(
     output: Output,
     kind: &str,
@@ -136,12 +137,13 @@ pub(crate) fn tsv<T: Serialize + Default>(
     tsv_lines(output, kind, &Fields::of(&T::default())?.names(), rows)
 }
 
-/// Prints a list of a kind as `tsv` does.
+/// Prints a list as `tsv` does.
 pub(crate) fn tsv_list(output: Output, kind: &str, list: &Listing) -> anyhow::Result<()> {
     tsv_lines(output, kind, &list.names, &list.rows)
 }
 
-/// Prints a line of TSV for each row, after a header if asked for. A kind comes first.
+/// Prints a line of TSV for each row, after a header if the output has one. Unless `kind` is empty,
+/// each line begins with it.
 fn tsv_lines<T: Serialize>(
     output: Output,
     kind: &str,
@@ -149,13 +151,14 @@ fn tsv_lines<T: Serialize>(
     rows: &[T],
 ) -> anyhow::Result<()> {
     let mut text = String::new();
-    let mut add = |kind: &str, values: Vec<String>| {
-        let first = Some(kind.to_owned()).filter(|kind| !kind.is_empty());
-        let line = first.into_iter().chain(values).collect::<Vec<_>>().join("\t");
-        text.extend([line.trim_end_matches('\t'), "\n"]);
+    let mut add = |first: &str, mut values: Vec<String>| {
+        if !kind.is_empty() {
+            values.insert(0, first.to_owned());
+        }
+        text.extend([values.join("\t").trim_end_matches('\t'), "\n"]);
     };
     if output.header {
-        add(if kind.is_empty() { "" } else { "kind" }, names.to_vec());
+        add("kind", names.to_vec());
     }
     for row in rows {
         add(kind, Fields::of(row)?.values());
@@ -175,8 +178,8 @@ pub(crate) fn section<T: Serialize>(
     Ok(format!("\n{heading}\n\n{}", table.show(rows)?))
 }
 
-/// Prints facts line by line, with aligned names; facts without a value are left out. Long texts
-/// are cut.
+/// Prints facts line by line, with aligned names. Leaves out facts without a value, and cuts long
+/// texts.
 pub(crate) fn facts<N: AsRef<str>>(facts: Vec<(N, Cell)>) -> anyhow::Result<()> {
     let facts: Vec<_> = facts
         .into_iter()
@@ -203,7 +206,7 @@ pub(crate) fn excerpt(text: &str, lines: usize) -> anyhow::Result<()> {
     let skipped = text.lines().count().saturating_sub(lines);
     let mut excerpt = String::new();
     for line in text.lines().skip(skipped) {
-        // Tabs are harmless and keep columns apart.
+        // Print tabs as they are: they are harmless, and keep columns apart.
         let line: Vec<_> = line.split('\t').map(plain).collect();
         excerpt.extend(["    ", line.join("\t").trim_end(), "\n"]);
     }
@@ -220,7 +223,7 @@ pub(super) fn json_line<T: Serialize + ?Sized>(value: &T) -> anyhow::Result<Stri
     let json = serde_json::to_string(value).context("cannot write JSON")?;
     let mut text = String::with_capacity(json.len() + 1);
     for c in json.chars() {
-        // serde_json escapes ASCII control characters only.
+        // Escape what serde_json does not escape: it escapes only ASCII control characters.
         if c >= '\u{7f}' && is_invisible(c) {
             for unit in c.encode_utf16(&mut [0; 2]) {
                 let _ = write!(text, "\\u{unit:04x}");
@@ -233,47 +236,65 @@ pub(super) fn json_line<T: Serialize + ?Sized>(value: &T) -> anyhow::Result<Stri
     Ok(text)
 }
 
-/// Lines of a section with one row: an empty line, the heading, an empty line, the names, the row.
-const SMALLEST: usize = 5;
+/// The lines of the smallest section: an empty line, the heading, an empty line, the names, one
+/// row.
+const SMALLEST_SECTION: usize = 5;
 
-/// Replaces the contents of the terminal by a line and sections, as many rows of them as fit.
+/// Replaces the contents of the terminal by a line with the time, and sections, as far as they fit.
 pub(crate) fn redraw(clock: &str, sections: &[String]) -> anyhow::Result<()> {
     let size = rustix::termios::tcgetwinsize(io::stdout()).map(|size| size.ws_row.into());
     let rows = size.ok().filter(|rows| *rows > 1).unwrap_or(usize::MAX);
     let mut text = format!("{clock}\n");
-    // The cursor stands on the last line.
+    // Two rows are not for sections: the first one has the time, and the last one the cursor.
     text.extend(fitting(sections, rows - 2).into_iter().flat_map(|line| [line, "\n".to_owned()]));
-    // Overwrites the lines in place, because an empty screen would flicker.
+    // Go to the first line, clear the rest of each line after its text, and then the rows below. To
+    // clear the whole screen first would make it flicker.
     answer(&format!("\x1b[H{}\x1b[J", text.replace('\n', "\x1b[K\n")))
 }
 
-/// Returns the lines of sections, cut so that they fit into this many rows. The longest section
-/// loses its last lines first and says how many, down to one row; then the last section is left
-/// out.
+/// Returns the lines of sections, cut so that they fit into this many rows.
+///
+/// As long as they do not fit, the longest section loses its last line, down to one row, and gets a
+/// line with the number of lost ones. Then the last sections are left out.
 fn fitting(sections: &[String], rows: usize) -> Vec<String> {
-    let mut shown: Vec<(Vec<&str>, usize)> =
-        sections.iter().map(|section| (section.lines().collect(), 0)).collect();
-    let height = |shown: &[(Vec<&str>, usize)]| -> usize {
-        shown.iter().map(|(lines, more)| lines.len() + usize::from(*more > 0)).sum()
-    };
-    while height(&shown) > rows {
-        let is_long = |(lines, _): &&mut (Vec<_>, _)| lines.len() > SMALLEST;
-        match shown.iter_mut().filter(is_long).max_by_key(|(lines, _)| lines.len()) {
-            Some((lines, more)) => {
-                lines.pop();
-                *more += 1;
+    let mut shown: Vec<Section> = sections.iter().map(|text| Section::of(text)).collect();
+    while shown.iter().map(Section::height).sum::<usize>() > rows {
+        let long = shown.iter_mut().filter(|section| section.lines.len() > SMALLEST_SECTION);
+        match long.max_by_key(|section| section.lines.len()) {
+            Some(longest) => {
+                longest.lines.pop();
+                longest.lost += 1;
             }
             None => drop(shown.pop()),
         }
     }
-    let section = |(lines, more): (Vec<&str>, usize)| {
-        let more = (more > 0).then(|| format!(" and {more} more"));
-        lines.into_iter().map(str::to_owned).chain(more).collect::<Vec<_>>()
-    };
-    shown.into_iter().flat_map(section).collect()
+    let mut lines = Vec::new();
+    for Section { lines: kept, lost } in shown {
+        lines.extend(kept.into_iter().map(str::to_owned));
+        if lost > 0 {
+            lines.push(format!(" and {lost} more"));
+        }
+    }
+    lines
 }
 
-/// Writes an answer to stdout. If the reader has closed its pipe, it needs no more: no error.
+/// The lines of a section that are shown, and how many are not.
+struct Section<'a> {
+    lines: Vec<&'a str>,
+    lost: usize,
+}
+
+impl<'a> Section<'a> {
+    fn of(text: &'a str) -> Self {
+        Self { lines: text.lines().collect(), lost: 0 }
+    }
+
+    fn height(&self) -> usize {
+        self.lines.len() + usize::from(self.lost > 0)
+    }
+}
+
+/// Writes an answer to stdout. A closed pipe is not an error: its reader needs no more.
 pub(crate) fn answer(text: &str) -> anyhow::Result<()> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {

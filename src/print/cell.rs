@@ -37,7 +37,7 @@ pub(crate) enum Cell {
 }
 
 impl Cell {
-    /// The text of the cell alone; times are RFC 3339.
+    /// Returns the value as text without colour. A time is in RFC 3339, not a distance.
     pub(crate) fn bare(&self) -> String {
         match self {
             Self::Text(text) | Self::Whole(text) | Self::Number(text, _) | Self::Status(text) => {
@@ -54,12 +54,12 @@ impl Cell {
         !matches!(self, Self::Text(_) | Self::Nothing)
     }
 
-    /// Returns whether a narrow terminal drops this column first.
+    /// Returns whether the value is a time or a duration. A narrow table leaves such columns out.
     pub(super) fn is_time(&self) -> bool {
         matches!(self, Self::Length(_) | Self::Time(..))
     }
 
-    /// The text for people.
+    /// Returns the text that people see in a table, without colour.
     pub(crate) fn text(&self, form: TimeForm) -> String {
         match (self, form) {
             (Self::Time(at, Some(now)), TimeForm::Long) => relative(*at, *now),
@@ -81,7 +81,7 @@ impl Cell {
         matches!(self, Self::Number(..) | Self::Length(_))
     }
 
-    /// Returns a part of the cell's text in its colour.
+    /// Returns a text, which is a part of the cell's, in the colour of the cell.
     pub(super) fn in_colour(&self, text: String) -> String {
         let word = match self {
             Self::Status(word) => word.as_str(),
@@ -94,14 +94,15 @@ impl Cell {
         }
     }
 
-    /// The text of the cell alone, in colour if stdout shows colours.
+    /// Returns the value as `bare` does, but in colour if stdout shows colours.
     pub(super) fn coloured(&self) -> String {
         let text = self.bare();
         if is_coloured(&io::stdout()) { self.in_colour(text) } else { text }
     }
 }
 
-/// One of the terminal's own eight colours, which its user can read on its background: SGR codes.
+/// The SGR codes of colours. These are the terminal's own, so its user can read them on its
+/// background.
 enum TextColour {
     Red = 31,
     Green = 32,

@@ -1,11 +1,11 @@
-//! Whether colours are printed.
+//! Decides whether colours are printed.
 
 use std::io::IsTerminal;
 use std::sync::OnceLock;
 
 use clap::ValueEnum;
 
-/// Whether colours are printed.
+/// When colours are printed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub(crate) enum Colour {
     /// On a terminal, unless NO_COLOR is set; elsewhere if CLICOLOR_FORCE is.
@@ -16,6 +16,7 @@ pub(crate) enum Colour {
 
 static COLOUR: OnceLock<Colour> = OnceLock::new();
 
+/// Sets the value of --color.
 pub(crate) fn set_colour(colour: Colour) {
     // Fails only if it was set before; the command line is parsed once.
     let _ = COLOUR.set(colour);

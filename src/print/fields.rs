@@ -1,5 +1,5 @@
-//! The fields of a row, read from its JSON: so a row's struct, or the SELECT list of a listing,
-//! defines its JSON, its TSV and the columns of its table.
+//! The fields of a row, read from its JSON. So the struct of a row, or the SELECT list of a
+//! listing, defines the row's JSON, its TSV and the columns of its table.
 
 use std::fmt;
 use std::time::Duration;
@@ -27,16 +27,18 @@ impl Fields {
         self.0.iter().map(|(name, _)| name.clone()).collect()
     }
 
-    /// The values as TSV has them.
+    /// Returns the values as TSV has them.
     pub(super) fn values(&self) -> Vec<String> {
         self.0.iter().map(|(name, value)| text(name, value.get()).unwrap_or_default()).collect()
     }
 
-    /// A line for each field: its name and its value.
+    /// Returns a line for each field: its name and its value.
     pub(super) fn lines(&self) -> String {
-        let lines = self.names().into_iter().zip(self.values());
-        let lines = lines.map(|(name, value)| format!("{name}\t{value}"));
-        lines.map(|line| line.trim_end_matches('\t').to_owned() + "\n").collect()
+        let mut lines = String::new();
+        for (name, value) in self.names().into_iter().zip(self.values()) {
+            lines.extend([format!("{name}\t{value}").trim_end_matches('\t'), "\n"]);
+        }
+        lines
     }
 
     /// Returns the values of these columns with their headings, as people see them.
@@ -48,13 +50,14 @@ impl Fields {
         columns(list).map(|(heading, name)| (heading, self.cell(name, now))).collect()
     }
 
+    /// Returns the JSON of a field's value; `null` if there is no such field.
     fn json(&self, name: &str) -> &str {
         self.0.iter().find(|(field, _)| field == name).map_or("null", |(_, value)| value.get())
     }
 
-    /// Returns a value as people see it. The field's name tells its type: `_seconds` is a length of
-    /// time; `_at`, `_until` and `_for` are times. `a/b` is a pair of fields, `a|b` the first that
-    /// is not null, `a+b` two texts with a blank between them.
+    /// Returns a value as people see it. The end of the field's name says its type: `_seconds` is a
+    /// length of time; `_at`, `_until` and `_for` are times. `a/b` is a pair of fields, `a|b` the
+    /// first of two that is not null, `a+b` two texts with a blank between them.
     pub(super) fn cell(&self, name: &str, now: Option<DateTime<Utc>>) -> Cell {
         if let Some((of, all)) = name.split_once('/') {
             return Cell::Whole(format!("{}/{}", self.json(of), self.json(all)));
@@ -102,8 +105,8 @@ pub(super) fn columns(list: &str) -> impl Iterator<Item = (&str, &str)> {
     list.split(", ").map(parts).map(|(field, heading)| (heading, field))
 }
 
-/// Returns the text of a JSON value: of a list of words or ids these, of another list, an object or
-/// a payload its JSON.
+/// Returns the text of a JSON value; `None` for null. A list of words or ids becomes these words
+/// with commas. Another list, an object or a payload stays JSON.
 fn text(name: &str, json: &str) -> Option<String> {
     match json.as_bytes().first() {
         _ if json == "null" => None,

@@ -9,11 +9,12 @@ pub(super) fn width_of(text: &str) -> usize {
     text.chars().map(columns).sum()
 }
 
+/// Returns how many columns a character takes: none for a combining one, two for a wide one.
 fn columns(c: char) -> usize {
     c.width().unwrap_or_default()
 }
 
-/// Returns the bytes of the first characters that fit into `width` columns.
+/// Returns how many bytes the first characters have that fit into `width` columns.
 fn fitting(chars: impl Iterator<Item = char>, width: usize) -> usize {
     let mut taken = 0;
     let fits = |c: &char| {
@@ -23,7 +24,7 @@ fn fitting(chars: impl Iterator<Item = char>, width: usize) -> usize {
     chars.take_while(fits).map(char::len_utf8).sum()
 }
 
-/// Shortens a text at its end.
+/// Shortens a text to `width` columns, at its end.
 pub(super) fn cut_end(text: &str, width: usize) -> String {
     if width_of(text) <= width {
         return text.to_owned();
@@ -32,7 +33,7 @@ pub(super) fn cut_end(text: &str, width: usize) -> String {
     text[..end].trim_end().to_owned() + "…"
 }
 
-/// Shortens a text in its middle, because names differ at their ends.
+/// Shortens a text to `width` columns, in its middle: names often differ at their ends.
 pub(super) fn cut_middle(text: &str, width: usize) -> String {
     if width_of(text) <= width {
         return text.to_owned();
@@ -43,10 +44,12 @@ pub(super) fn cut_middle(text: &str, width: usize) -> String {
     format!("{}…{}", &text[..begin], &text[text.len() - end..])
 }
 
-/// Takes the first line of a text from it: as many words as fit, or a part of a longer word.
+/// Removes the first line from a text, and returns it: as many words as fit, or a part of a word
+/// that is too long.
 pub(super) fn take_line(text: &mut String, width: usize) -> String {
-    // At least one character, so that each call takes some.
-    let end = fitting(text.chars(), width).max(text.chars().next().map_or(0, char::len_utf8));
+    // Take at least one character, so that repeated calls come to the end.
+    let first_character = text.chars().next().map_or(0, char::len_utf8);
+    let end = fitting(text.chars(), width).max(first_character);
     let (fits, rest) = text.split_at(end);
     let end = match fits.rfind(' ') {
         Some(blank) if blank > 0 && !rest.is_empty() && !rest.starts_with(' ') => blank,

@@ -10,11 +10,11 @@ use clap::ValueEnum;
 
 use crate::text::duration::MINUTE;
 
-/// Limit of waiting bytes; further lines are dropped.
+/// The most bytes that wait for the thread. If a line would exceed that, it is dropped.
 const CAPACITY: usize = 4 * 1024 * 1024;
-/// Bytes per write.
+/// The bytes of one write. `finish` sees progress after each.
 const CHUNK: usize = 4096;
-/// How long a line waits for more lines.
+/// How long the thread waits for more lines after the first one.
 const BATCH_DELAY: Duration = Duration::from_micros(500);
 /// The process ends after this time without a write, even if lines are left.
 const STALL_TIMEOUT: Duration = MINUTE;
@@ -42,7 +42,8 @@ pub(super) fn is_json() -> bool {
     LOG_FORMAT.get() == Some(&LogFormat::Json)
 }
 
-/// The lines that wait for the thread, and the signal that they or its progress have changed.
+/// The lines that wait for the thread. `changed` is notified of the first line that waits, and
+/// after each write.
 struct Log {
     waiting: Mutex<Buffer>,
     changed: Condvar,
@@ -54,6 +55,7 @@ struct Buffer {
     dropped: usize,
     /// Bytes that the thread has taken and not written yet.
     writing: usize,
+    /// Whether the thread is running.
     has_thread: bool,
 }
 
@@ -78,10 +80,11 @@ impl Write for LogWriter {
                 thread::Builder::new().name("log".to_owned()).spawn(|| LOG.write()).is_ok();
         }
         if !waiting.has_thread {
-            // Without a thread, write and wait.
+            // Without a thread, write here, and wait until that is done.
             let text = std::mem::take(&mut waiting.text);
             return io::stderr().write_all(&text).map(|()| lines.len());
         }
+        // The thread sleeps only while nothing waits.
         let is_first = waiting.text.len() == lines.len();
         drop(waiting);
         if is_first {
@@ -100,7 +103,7 @@ impl Log {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The thread's main loop. It never returns; the thread ends with the process.
+    /// Writes the waiting lines, forever: the thread ends with the process.
     fn write(&self) {
         let mut waiting = self.waiting();
         loop {
@@ -114,7 +117,7 @@ impl Log {
             let mut text = std::mem::take(&mut waiting.text);
             let dropped = std::mem::take(&mut waiting.dropped);
             if dropped > 0 {
-                // The buffered lines are older than the dropped ones, so the note follows them.
+                // The note comes after the buffered lines, which are older than the dropped ones.
                 text.extend_from_slice(lost(dropped).as_bytes());
             }
             waiting.writing = text.len();
@@ -130,7 +133,7 @@ impl Log {
     }
 }
 
-/// The note that the log lost lines.
+/// Returns the note that lines were dropped.
 fn lost(lines: usize) -> String {
     if is_json() {
         format!("{{\"level\":\"warn\",\"message\":\"{lines} lines dropped\"}}\n")
@@ -139,7 +142,7 @@ fn lost(lines: usize) -> String {
     }
 }
 
-/// Waits until the log is written, unless writing stalls.
+/// Waits until the log is written, or until nothing was written for `STALL_TIMEOUT`.
 pub(crate) fn finish() {
     let mut waiting = LOG.waiting();
     let mut until = Instant::now() + STALL_TIMEOUT;

@@ -14,7 +14,8 @@ use super::log_writer::{LogFormat, LogWriter, set_format};
 use crate::exit::Fault;
 use crate::text::plain::{self, plain};
 
-/// A line of the log. In lines about an attempt, it has the attempt's keys.
+/// The keys and values of a line of the log in JSON. A line about an attempt has the attempt's
+/// keys.
 struct LogLine(Vec<(&'static str, Value)>);
 
 impl Serialize for LogLine {
@@ -23,8 +24,8 @@ impl Serialize for LogLine {
     }
 }
 
-/// The keys of an attempt. The status is the run's after the attempt; `lost` if another tick
-/// recovered the run.
+/// The keys of an attempt. The status is that of the run after the attempt, or `lost` if another
+/// tick recovered the run.
 const ATTEMPT_KEYS: [&str; 11] = [
     "run",
     "job",
@@ -69,12 +70,13 @@ pub(crate) fn start_log(usual: LevelFilter, format: LogFormat) -> anyhow::Result
                 ("message", message.as_ref().into()),
             ];
             let keys = ATTEMPT_KEYS.into_iter();
-            line.extend(keys.filter_map(|key| Some((key, json_of(&known(record, key)?)?))));
+            line.extend(keys.filter_map(|key| Some((key, json_of(&value_of(record, key)?)?))));
             return buffer
                 .write_all(json_line(&LogLine(line)).map_err(io::Error::other)?.as_bytes());
         }
-        // Cron must not mail a failure that is retried, so its level is that of a success.
-        let style = match known(record, "status") {
+        // A failure that is retried has the level of a success, because cron must not mail it. So
+        // show it by its colour.
+        let style = match value_of(record, "status") {
             Some(status) if status.to_string() == "failed" => AnsiColor::Yellow.on_default(),
             _ => buffer.default_level_style(record.level()),
         };
@@ -90,7 +92,7 @@ fn json_of(value: &log::kv::Value<'_>) -> Option<Value> {
     number.or_else(|| value.to_borrowed_str().map(Value::from))
 }
 
-/// Returns the value of a key of a log record.
-fn known<'a>(record: &'a Record<'_>, key: &'a str) -> Option<log::kv::Value<'a>> {
+/// Returns the value of a key of a log record, if it has the key.
+fn value_of<'a>(record: &'a Record<'_>, key: &'a str) -> Option<log::kv::Value<'a>> {
     record.key_values().get(key.into())
 }

@@ -14,7 +14,7 @@ pub(crate) fn complain(line: &str) {
     if is_json() && log_enabled!(Level::Error) {
         return log::error!("{line}");
     }
-    // The log lines before it come first.
+    // Write the log lines that came before.
     finish();
     // If stderr is closed, nothing else can report it.
     let _ = writeln!(io::stderr(), "jobctl: {}", plain::line(line));
@@ -31,13 +31,15 @@ pub(crate) fn can_ask() -> bool {
     io::stdin().is_terminal()
 }
 
-/// Asks whether a command may do `what`; fails if the answer is not yes. `command` names it.
+/// Asks whether to do `what`. Fails if the answer is not yes, or if there is no terminal to ask.
+/// `command` is the command's name, for the error.
 pub(crate) fn confirm(command: &str, what: &str) -> anyhow::Result<()> {
     if !can_ask() {
         return Err(unaskable(command, what).into());
     }
     let _ = write!(io::stderr(), "{}? [y/N] ", plain(what));
     let mut line = String::new();
+    // An answer without an end must not fill the memory.
     io::stdin().lock().take(100).read_line(&mut line).context("cannot read the answer")?;
     match line.trim() {
         "y" | "Y" | "yes" => Ok(()),
@@ -45,7 +47,7 @@ pub(crate) fn confirm(command: &str, what: &str) -> anyhow::Result<()> {
     }
 }
 
-/// The error of a command that would have to ask.
+/// The error of a command that would have to ask before it does `what`, but can't.
 pub(crate) fn unaskable(command: &str, what: &str) -> Fault {
     Fault::usage(format!(
         "cannot {command}: it would {what}, and stdin is not a terminal to ask; add --yes"

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::text::duration::{self, SECOND};
 use crate::text::plural;
 
-/// A command that ends sooner shows no progress.
+/// Progress is shown after this time: a shorter command shows none.
 const DELAY: Duration = SECOND;
 
 /// The line that shows the progress.
@@ -51,6 +51,7 @@ fn line(done: usize, total: Option<usize>, took: Duration) -> String {
         None => format!("{} runs", grouped(done)),
     };
     let line = format!("{runs}, {} a second", grouped(rate as usize));
+    // At a rate of 0, the time is infinite, which is not a duration.
     let left = total.and_then(|total| {
         Duration::try_from_secs_f64(total.saturating_sub(done) as f64 / rate).ok()
     });

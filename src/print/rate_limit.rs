@@ -24,19 +24,21 @@ pub(crate) fn complain_hourly(line: &str) {
     }
 }
 
+/// Returns the name of the file of a line with this hash.
 fn file_name(hash: u64) -> String {
     format!("{hash:016x}")
 }
 
-/// Returns whether the line was printed within the hour; if not, remembers that it is printed now.
+/// Returns whether the line was printed within the hour. If not, remembers that it is printed now.
+/// Each line has a file, whose name is the hash of the line.
 fn note_printed(folder: &Path, line: &str) -> io::Result<bool> {
     let folder = Folder::own(folder)?;
     for (file, age) in folder.list()? {
         let hash = file.to_str().and_then(|file| u64::from_str_radix(file, 16).ok());
-        // A file from the future means that the clock was set back: remove it, too.
-        let is_new = age.is_some_and(|age| age < HOUR);
-        if hash.is_some_and(|hash| *file == *file_name(hash)) && !is_new {
-            // Ignore an error: another tick may have removed it.
+        // A file from the future has no age, because the clock was set back: remove it, too.
+        let is_recent = age.is_some_and(|age| age < HOUR);
+        if hash.is_some_and(|hash| *file == *file_name(hash)) && !is_recent {
+            // Ignore an error: another tick may have removed the file.
             let _ = folder.remove(&file);
         }
     }
@@ -45,6 +47,6 @@ fn note_printed(folder: &Path, line: &str) -> io::Result<bool> {
     let text = printable(line) + "\n";
     match folder.create(OsStr::new(&file_name(hasher.finish())), text.as_bytes()) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(true),
-        noted => noted.map(|()| false),
+        created => created.map(|()| false),
     }
 }

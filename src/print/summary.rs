@@ -2,7 +2,7 @@
 
 use crate::job::status::Status;
 
-/// Results by the status of their runs.
+/// Counts results by the status of their runs.
 #[derive(Debug, Default)]
 pub(crate) struct Summary {
     succeeded: u64,
@@ -25,9 +25,11 @@ impl Summary {
         } += 1;
     }
 
-    /// Returns the summary. `due` is the number of due runs, at most `most` + 1; `None`: it could
-    /// not be counted. `reason` says why the tick stopped; `None`: it can claim nothing more.
-    /// `left_alone` says what it left alone on purpose, if anything.
+    /// Returns the summary.
+    ///
+    /// - `due`: the number of runs that are still due, at most `most` + 1; `None`: it is unknown.
+    /// - `reason`: why the tick stopped; `None`: it can claim nothing more.
+    /// - `left_alone`: which runs the tick left alone on purpose; empty for none.
     pub(crate) fn line(
         &self,
         due: Option<usize>,
@@ -38,7 +40,7 @@ impl Summary {
         let Self { succeeded, failed, dead, other } = self;
         let other = if *other > 0 { format!(", {other} stopped") } else { String::new() };
         let still = match due {
-            // Runs that the tick left alone may be due.
+            // "0 still due" would be wrong if runs that the tick left alone are due.
             Some(0) if !left_alone.is_empty() => String::new(),
             Some(due) if due > most => format!(", over {most} still due"),
             Some(due) => format!(", {due} still due"),

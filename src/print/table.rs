@@ -10,8 +10,8 @@ use super::colour::is_coloured;
 use super::fields::{Fields, columns};
 use super::fit::{cut_end, cut_middle, take_line, width_of};
 
-/// Important columns: a table leaves them out only if all their cells are empty, and those with
-/// times also on a terminal narrower than `NARROW`.
+/// Important columns: a table leaves them out only if all their cells are empty. It also leaves out
+/// those with times on a terminal narrower than `NARROW`.
 const IMPORTANT: [&str; 17] = [
     "incident",
     "job",
@@ -57,7 +57,7 @@ pub(crate) struct Table<'a> {
     pub(super) none: &'a str,
     /// The database's present time. If it is set, times are shown by their distance from it.
     now: Option<DateTime<Utc>>,
-    /// Whether long texts are wrapped; else they are cut.
+    /// Whether long texts are wrapped. Otherwise they are cut.
     wraps: bool,
     /// Whether a narrow terminal shows all columns, because a person named them.
     shows_all: bool,
@@ -98,6 +98,7 @@ impl<'a> Table<'a> {
         Ok(self.table(&header, &rows))
     }
 
+    /// Returns the lines of a table with a header.
     fn table(&self, header: &[&str], rows: &[Vec<Cell>]) -> String {
         let is_coloured = is_coloured(&io::stdout());
         let width = rustix::termios::tcgetwinsize(io::stdout())
@@ -111,29 +112,33 @@ impl<'a> Table<'a> {
         rows.map(|row| self.lines(header, row, &layout, is_coloured)).collect()
     }
 
-    /// Returns the lines of one row.
+    /// Returns the lines of one row: several if a text is wrapped.
     fn lines(&self, header: &[&str], row: &[Cell], layout: &Layout, is_coloured: bool) -> String {
         let shown = layout.columns.iter().zip(&layout.widths);
         let cells = shown.filter_map(|(column, width)| {
             let cell = row.get(*column)?;
             let text = cell.text(layout.times);
-            let fitted = match self.wraps {
-                true => text,
-                false if NAMES.contains(&header[*column]) => cut_middle(&text, *width),
-                false => cut_end(&text, *width),
+            let fitted = if self.wraps {
+                text
+            } else if NAMES.contains(&header[*column]) {
+                cut_middle(&text, *width)
+            } else {
+                cut_end(&text, *width)
             };
             Some((cell, fitted, *width))
         });
         let mut cells: Vec<_> = cells.collect();
         let mut lines = String::new();
+        // Take one line of each cell after the other, until all texts are used up.
         while cells.iter().any(|(_, rest, _)| !rest.is_empty()) {
             for (cell, rest, width) in &mut cells {
                 let line = take_line(rest, *width);
                 let padding = " ".repeat(width.saturating_sub(width_of(&line)));
                 let text = if is_coloured { cell.in_colour(line) } else { line };
-                lines += &match cell.is_right_aligned() {
-                    true => format!(" {padding}{text} "),
-                    false => format!(" {text}{padding} "),
+                lines += &if cell.is_right_aligned() {
+                    format!(" {padding}{text} ")
+                } else {
+                    format!(" {text}{padding} ")
                 };
             }
             lines.truncate(lines.trim_end().len());
@@ -145,7 +150,7 @@ impl<'a> Table<'a> {
 
 /// What a layout must know of a column.
 struct Column<'a> {
-    /// From 0.
+    /// Its place in the header, from 0.
     number: usize,
     name: &'a str,
     /// The width of its widest cell with long times.
@@ -153,7 +158,7 @@ struct Column<'a> {
     /// The width of its widest cell with short times.
     short_width: usize,
     is_empty: bool,
-    /// Its cells can be cut.
+    /// Whether its cells can be cut.
     is_text: bool,
     is_time: bool,
     is_number: bool,
@@ -189,7 +194,7 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// The width if texts are cut: an error to `most`, another text to `TEXT_WIDTH`.
+    /// Returns the width if an error is cut to `most`, and another text to `TEXT_WIDTH`.
     fn cut_width(&self, times: TimeForm, most: usize) -> usize {
         match self.name {
             _ if !self.is_text => self.width(times),
@@ -210,11 +215,18 @@ struct Layout {
 }
 
 impl Layout {
-    /// Fits a table into a width, by these steps in order. It leaves out empty columns. It shortens
-    /// times. It cuts texts, from the right, then the error. It leaves out spare columns; then
-    /// columns with times, from the right; then numbers, from the left; then texts, from the right,
-    /// unless they wrap. It cuts the other texts further, the job and the cause last. The first
-    /// column stays.
+    /// Fits a table into a width. Takes these steps in order, until the table fits:
+    ///
+    /// 1. Leave out empty columns.
+    /// 2. Shorten times.
+    /// 3. Cut texts, from the right, and the error last.
+    /// 4. Leave out spare columns, unless texts wrap.
+    /// 5. Leave out columns with times, from the right.
+    /// 6. Leave out numbers, from the left.
+    /// 7. Leave out texts, from the right, unless they wrap.
+    /// 8. Cut the other texts further, the job and the cause last.
+    ///
+    /// The first column stays.
     fn fitting(header: &[&str], rows: &[Vec<Cell>], table: &Table<'_>, width: usize) -> Self {
         let mut columns: Vec<_> =
             header.iter().enumerate().map(|named| Column::of(named, rows, width)).collect();
@@ -228,12 +240,13 @@ impl Layout {
 /// Leaves out columns until the others fit, but never the first one. Returns the form of times in
 /// which they fit, or the short form if they do not fit at all.
 fn leave_out_columns(columns: &mut Vec<Column<'_>>, table: &Table<'_>, width: usize) -> TimeForm {
-    // With errors cut to the width `most`.
+    // Returns whether the columns fit if errors are cut to the width `most`.
     let fits = |columns: &[Column<'_>], times, most| {
         let widths = columns.iter().map(|column| PADDING + column.cut_width(times, most));
         widths.sum::<usize>() <= width
     };
-    // `find` returns the place of the next column to leave out. Returns whether the others fit.
+    // Leaves out columns until the others fit, and returns whether they do. `find` returns the
+    // place of the next column to leave out.
     let mut leave_out = |times, most, find: fn(&[Column<'_>]) -> Option<usize>| {
         while !table.shows_all && !fits(columns, times, most) {
             let Some(place) = find(&columns[1..]) else { break };
@@ -264,7 +277,7 @@ fn leave_out_columns(columns: &mut Vec<Column<'_>>, table: &Table<'_>, width: us
     times
 }
 
-/// Returns the widths of the columns, with texts as short as they must be.
+/// Returns the widths of the columns. Texts are only as short as the table's width requires.
 fn cut_widths(
     columns: &[Column<'_>],
     times: TimeForm,
@@ -272,10 +285,11 @@ fn cut_widths(
     width: usize,
 ) -> Vec<usize> {
     let mut widths: Vec<_> = columns.iter().map(|column| column.width(times)).collect();
+    // The places of the columns with texts, from the right.
     let mut to_cut: Vec<_> = (0..columns.len()).rev().filter(|i| columns[*i].is_text).collect();
     let total = |widths: &[usize]| widths.iter().map(|width| PADDING + width).sum::<usize>();
     if table.wraps {
-        // The widest text first: each has about the same number of lines then.
+        // Narrow the widest column first, so that all texts wrap into about as many lines.
         while total(&widths) > width
             && let Some(widest) = to_cut.iter().max_by_key(|i| widths[**i])
             && widths[*widest] > NARROW_TEXT
@@ -284,11 +298,12 @@ fn cut_widths(
         }
         to_cut.clear();
     }
-    for (least, last) in [(TEXT_WIDTH, &["error"][..]), (NARROW_TEXT, &["job", "cause"])] {
-        to_cut.sort_by_key(|i| last.contains(&columns[*i].name));
+    for (least, cut_last) in [(TEXT_WIDTH, &["error"][..]), (NARROW_TEXT, &["job", "cause"])] {
+        to_cut.sort_by_key(|i| cut_last.contains(&columns[*i].name));
         for i in &to_cut {
-            let spare = widths[*i].saturating_sub(least);
-            widths[*i] -= spare.min(total(&widths).saturating_sub(width));
+            let can_lose = widths[*i].saturating_sub(least);
+            let must_lose = total(&widths).saturating_sub(width);
+            widths[*i] -= can_lose.min(must_lose);
         }
     }
     widths

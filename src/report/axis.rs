@@ -10,7 +10,7 @@ const MIN: i64 = 60;
 const HOUR: i64 = 60 * MIN;
 const DAY: i64 = 24 * HOUR;
 
-/// Possible lengths of a bin. Windows of more than eight days are cut into days.
+/// Possible lengths of a bin. A window of more than eight days has bins of one or more days.
 #[rustfmt::skip]
 const BINS: [i64; 13] = [
     10, 30, MIN, 2 * MIN, 5 * MIN, 10 * MIN, 15 * MIN, 30 * MIN, HOUR, 2 * HOUR, DAY, 2 * DAY,
@@ -25,9 +25,9 @@ const STEPS: [i64; 15] = [
     MIN, 2 * MIN, 5 * MIN, 10 * MIN, 15 * MIN, 30 * MIN, HOUR, 2 * HOUR, 3 * HOUR, 6 * HOUR,
     12 * HOUR, DAY, 2 * DAY, 7 * DAY, 60 * DAY,
 ];
-/// The maximum number of labels: they fit side by side on a telephone.
+/// The maximum number of labels: more would not fit side by side on a telephone.
 const MAX_LABELS: i64 = 8;
-/// All UTC offsets are multiples of this, so every full local hour is a multiple of it in UTC.
+/// All UTC offsets are multiples of this, so in UTC, every full local hour is a multiple of it.
 const GRAIN: i64 = 15 * MIN;
 
 /// The window of a report, cut into bins. It begins on the edge of a bin, so it is up to one bin
@@ -54,29 +54,31 @@ impl Axis {
         let window = window.num_seconds();
         let bin = BINS.into_iter().find(|bin| window <= bin * MAX_BINS).unwrap_or(4 * DAY);
         let start = now.timestamp() - window;
-        // Edges follow the local clock. Days are those of the figures, in UTC.
+        // Bins begin at full local times. Days are in UTC, as those of the figures.
         let ahead = if bin >= DAY { 0 } else { offset(clock.local(now)) };
         let from = start - (start + ahead).rem_euclid(bin);
         let bins = i32::try_from((now.timestamp() - from) / bin + 1).unwrap_or(i32::MAX);
         Self { from: instant(from), now, bin, bins, clock }
     }
 
+    /// Returns the length of a bin.
     pub(super) fn width(&self) -> Duration {
         Duration::from_secs(self.bin.unsigned_abs())
     }
 
-    /// Whether bins are days in UTC, whose numbers come from daily figures.
+    /// Returns whether bins are days in UTC, whose numbers come from daily figures.
     pub(super) fn by_day(&self) -> bool {
         self.bin >= DAY
     }
 
-    /// The position of an instant, in bins from the start. An instant outside the window is at its
-    /// nearer end.
+    /// Returns the position of an instant, in bins from the start. An instant outside the window
+    /// has the position of the nearer end.
     pub(super) fn position(&self, at: DateTime<Utc>) -> f64 {
         let position = (at - self.from).as_seconds_f64() / self.bin as f64;
         position.clamp(0.0, f64::from(self.bins))
     }
 
+    /// Returns the start of a bin.
     pub(super) fn start(&self, bin: i32) -> DateTime<Utc> {
         instant(self.from.timestamp() + i64::from(bin) * self.bin)
     }
@@ -88,17 +90,20 @@ impl Axis {
         let grain = step.min(GRAIN);
         let (from, until) = (self.from.timestamp(), self.from.timestamp() + span);
         let first = from + (-from).rem_euclid(grain);
-        let instants = (0..).map(|n| first + n * grain).take_while(|at| *at < until);
-        let labels = instants.filter_map(|at| {
+        let mut labels = Vec::new();
+        for at in (0..).map(|n| first + n * grain).take_while(|at| *at < until) {
             let local = self.clock.local(instant(at));
-            let is_due = (at + offset(local)).rem_euclid(step) == 0;
-            is_due.then(|| Label { place: self.position(instant(at)), text: label(local, span) })
-        });
-        labels.collect()
+            let is_full_step = (at + offset(local)).rem_euclid(step) == 0;
+            if is_full_step {
+                let (place, text) = (self.position(instant(at)), label(local, span));
+                labels.push(Label { place, text });
+            }
+        }
+        labels
     }
 
-    /// Returns a time as text: alone if it is today, with the weekday if it is this week, else with
-    /// the date.
+    /// Returns a time as text: only the time of day if it is today, with the day of the week if it
+    /// is less than a week ago or ahead, or else with the date.
     pub(super) fn show(&self, at: DateTime<Utc>) -> String {
         let (local, now) = (self.clock.local(at), self.clock.local(self.now));
         let format = match (local.date_naive() - now.date_naive()).num_days() {
@@ -109,6 +114,7 @@ impl Axis {
         local.format(format).to_string()
     }
 
+    /// Returns a time as text with its date, its seconds and its zone.
     pub(super) fn show_exactly(&self, at: DateTime<Utc>) -> String {
         format!("{} {}", self.clock.local(at).format("%a %Y-%m-%d %H:%M:%S"), self.zone())
     }
@@ -118,7 +124,7 @@ impl Axis {
     }
 }
 
-/// Returns a label: the time, or at midnight the day.
+/// Returns the text of a label: the time of day, or at midnight the day.
 fn label(local: DateTime<FixedOffset>, span: i64) -> String {
     let format = match local.num_seconds_from_midnight() {
         0 if span > 7 * DAY => "%-d %b",
@@ -128,6 +134,7 @@ fn label(local: DateTime<FixedOffset>, span: i64) -> String {
     local.format(format).to_string()
 }
 
+/// Returns how many seconds a local time is ahead of UTC.
 fn offset(local: DateTime<FixedOffset>) -> i64 {
     i64::from(local.offset().local_minus_utc())
 }

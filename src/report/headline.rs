@@ -39,7 +39,7 @@ pub(super) struct Headline {
 impl Headline {
     pub(super) fn of(view: &View<'_>) -> Self {
         let bad = view.with_severity(Severity::Bad).len() as i64;
-        // No person made the hold of a run that asked for a later attempt.
+        // Count only stops by a person, so not the hold for a run that asked for a later attempt.
         let facts = view.with_severity(Severity::Info);
         let stops = facts.iter().filter(|fact| fact.run_id.is_none()).count() as i64;
         let (state, opening, rest) = if !view.snapshot.summary.used {
@@ -59,14 +59,15 @@ impl Headline {
         Self { state, opening, rest }
     }
 
-    /// The first words, for the page's title.
+    /// Returns the first words, for the page's title.
     pub(super) fn opening(&self) -> &str {
         self.opening.trim_end_matches(['.', ':'])
     }
 
-    /// The address of the icon in the browser's tab.
+    /// Returns the address of the icon in the browser's tab: the icon itself, as a data URL.
     pub(super) fn favicon(&self) -> String {
         let HeadlineState { icon, colour, .. } = self.state;
+        // Put the icon's shapes into an element with a colour.
         let shapes = icon.split_once('>').map_or("", |(_, shapes)| shapes.trim_end());
         let svg = format!(
             "<svg xmlns='http%3A//www.w3.org/2000/svg' viewBox='0 0 24 24' fill='%23{colour}'>"
@@ -87,9 +88,10 @@ impl Headline {
     }
 }
 
-/// Returns words for what ended in the window.
+/// Returns a sentence about the runs and attempts that ended in the window.
 fn ended(view: &View<'_>) -> String {
     let since = view.axis.show(view.axis.from);
+    // Each row has the same totals of all jobs.
     let first = view.snapshot.jobs.first();
     let total = |count: fn(&ReportJob) -> i64| first.map_or(0, count);
     let [failed, dead, dropped] =

@@ -27,10 +27,14 @@ const DEEPEST: f64 = 20.0;
 const SHORTEST: f64 = 3.0;
 /// The distance from the top of the line for runs longer than a bin.
 const LONG: i64 = 82;
-/// Bins per row of a lane's table.
+/// Height of the mark of the running run, above the base line.
+const RUNNING_HEIGHT: i64 = 36;
+/// The width of a bar in bins, as a path has it.
+const BAR_WIDTH: &str = ".8";
+/// How many bins a row of a lane's table has.
 const ROW: i32 = 4;
-/// Labels closer to an end of the axis than this share of the axis's width are left out, because
-/// they would extend beyond it.
+/// Labels are left out if they are closer to an end of the axis than this share of its width: they
+/// would extend beyond the axis.
 const EDGE: f64 = 0.025;
 /// A timeout is mentioned if the runs reach it within this many days.
 const AHEAD: f64 = 60.0;
@@ -46,7 +50,7 @@ enum LaneState {
 }
 
 impl LaneState {
-    /// Judges a job by its findings, then by its runs in the window.
+    /// Judges a job by its findings and by its runs in the window.
     fn of(job: &ReportJob, view: &View<'_>) -> Self {
         if view.of_job(&job.name).any(|finding| finding.severity == Severity::Bad) {
             Self::Bad
@@ -61,7 +65,7 @@ impl LaneState {
         }
     }
 
-    /// The class of its dot in the style sheet, and what the dot means.
+    /// Returns the class of its dot in the style sheet, and what the dot means.
     fn dot(self) -> (&'static str, &'static str) {
         match self {
             Self::Bad => ("bad", "needs attention"),
@@ -135,7 +139,7 @@ fn lane(job: &ReportJob, state: LaneState, view: &View<'_>) -> Markup {
         job.bins.0.iter().filter(|bin| (0..axis.bins).contains(&bin.index)).collect();
     let grid: String =
         axis.labels().iter().map(|label| format!("M{} 0V{HEIGHT}", label.place)).collect();
-    // The page lists warnings in the section "Now" only: the work goes on.
+    // Leave out warnings, which do not stop the work: the section "Now" lists them.
     let findings = view.of_job(&job.name).filter(|finding| finding.severity != Severity::Warn);
     let why: Vec<_> = findings.map(Finding::with_example).collect();
     html! {
@@ -186,8 +190,8 @@ fn numbers(job: &ReportJob) -> Markup {
     }
 }
 
-/// Says which jobs it follows, when no run is due any more, how long a run takes, and how that
-/// grows.
+/// Which jobs a job follows, when none of its runs is due any more, how long a run takes, and how
+/// that grows.
 fn outlook(job: &ReportJob, view: &View<'_>) -> Markup {
     let flow = view.snapshot.flow.iter().find(|flow| flow.job_type.as_ref() == Some(&job.name));
     let average = job.average.map(|average| {
@@ -201,12 +205,13 @@ fn outlook(job: &ReportJob, view: &View<'_>) -> Markup {
     }
 }
 
-/// How much longer or shorter the runs became in a week or two, and when they reach their timeout.
+/// How much longer or shorter the runs became, compared with their average some days before, and
+/// when they reach their timeout; empty if that is unknown.
 fn trend(job: &ReportJob, average: f64) -> String {
     let Some((before, days)) = job.average_before.zip(job.days) else { return String::new() };
-    let share = average / before - 1.0;
-    let sign = if share > 0.0 { "+" } else { "-" };
-    let change = grouped((share.abs() * 100.0).round() as i64);
+    let growth = average / before - 1.0;
+    let sign = if growth > 0.0 { "+" } else { "-" };
+    let change = grouped((growth.abs() * 100.0).round() as i64);
     let trend = format!(", {sign}{change} % in {}", plural::of(days.into(), "day"));
     match job.days_to_timeout {
         Some(days) if days <= AHEAD => {
@@ -233,53 +238,32 @@ fn words(job: &ReportJob) -> String {
     std::iter::once(succeeded).chain(others).collect::<Vec<_>>().join(", ")
 }
 
-type BinCount = fn(&Bin) -> i64;
-/// The outcomes: class, name, and the number of a bin. The first hangs below the base line; the
-/// others are parts of a bar, from the base line up.
-const PARTS: [(&str, &str, BinCount); 4] = [
-    ("d", "dead", |bin| bin.dead),
-    ("f", "failed", |bin| bin.failed),
-    ("s", "ok", |bin| bin.succeeded),
-    ("c", "cancelled", |bin| bin.cancelled),
-];
+/// An outcome: its class in the style sheet, its name, and the function that returns its number in
+/// a bin.
+type Outcome = (&'static str, &'static str, fn(&Bin) -> i64);
+/// The bars of dead runs hang below the base line.
+const DEAD: Outcome = ("d", "dead", |bin| bin.dead);
+const FAILED: Outcome = ("f", "failed", |bin| bin.failed);
+const SUCCEEDED: Outcome = ("s", "ok", |bin| bin.succeeded);
+const CANCELLED: Outcome = ("c", "cancelled", |bin| bin.cancelled);
+/// The parts of the bars that stand on the base line, from this line up.
+const STANDING: [Outcome; 3] = [FAILED, SUCCEEDED, CANCELLED];
+const OUTCOMES: [Outcome; 4] = [DEAD, FAILED, SUCCEEDED, CANCELLED];
 
-/// The shapes of a drawing: a bar for each bin, the running run, and the runs longer than a bin.
+/// The shapes of a drawing: the running run, runs longer than a bin, and the bars of the bins. Each
+/// outcome has one path for all its bars.
 fn marks(job: &ReportJob, bins: &[&Bin], axis: &Axis) -> Markup {
-    let most = |parts: &[(&str, &str, BinCount)]| {
-        let sum = |bin: &&Bin| parts.iter().map(|(.., count)| count(bin)).sum::<i64>();
-        bins.iter().map(sum).max().unwrap_or(1).max(1) as f64
-    };
-    let [deep, tall] = [DEEPEST / most(&PARTS[..1]), TALLEST / most(&PARTS[1..])];
-    let height = |number: i64, scale: f64| match number {
-        0 => 0,
-        _ => (number as f64 * scale).max(SHORTEST).round() as i64,
-    };
-    // One path for all parts of one outcome.
-    let mut paths = PARTS.map(|_| String::new());
-    for bin in bins {
-        // Dead runs hang below the base line, and the others stand on it.
-        let mut top = BASE;
-        for (place, (path, (.., count))) in paths.iter_mut().zip(PARTS).enumerate() {
-            let height = height(count(bin), if place == 0 { deep } else { tall });
-            if place > 0 {
-                top -= height;
-            }
-            if height > 0 {
-                *path += &format!("M{} {top}v{height}h.8v-{height}z", bin.index);
-            }
-        }
-    }
-    let long: String = bins
-        .iter()
-        .filter_map(|bin| Some(format!("M{:.2} {LONG}H{}", bin.began?.max(0.0), bin.index + 1)))
-        .collect();
+    let long_runs = lines_of_long_runs(bins);
+    let classes = OUTCOMES.map(|(class, ..)| class);
+    // In the order of `OUTCOMES`.
+    let paths = std::iter::once(dead_bars(bins)).chain(standing_bars(bins));
     html! {
         @if let Some(since) = job.running_since {
             @let (start, now) = (axis.position(since), axis.position(axis.now));
-            path.r d=(format!("M{start:.2} {BASE}v-36H{now:.2}v36z")) {}
+            path.r d=(format!("M{start:.2} {BASE}v-{RUNNING_HEIGHT}H{now:.2}v{RUNNING_HEIGHT}z")) {}
         }
-        @if !long.is_empty() { path.long d=(long) {} }
-        @for (path, (class, ..)) in paths.iter().zip(PARTS).filter(|(path, _)| !path.is_empty()) {
+        @if !long_runs.is_empty() { path.long d=(long_runs) {} }
+        @for (class, path) in classes.into_iter().zip(paths).filter(|(_, path)| !path.is_empty()) {
             path.(class) d=(path) {}
         }
         // The text that a browser shows when the mouse points at a bin.
@@ -287,18 +271,67 @@ fn marks(job: &ReportJob, bins: &[&Bin], axis: &Axis) -> Markup {
     }
 }
 
+/// A line for each run that took longer than a bin, from its start to the bin in which it ended.
+fn lines_of_long_runs(bins: &[&Bin]) -> String {
+    let line = |bin: &&Bin| Some(format!("M{:.2} {LONG}H{}", bin.began?.max(0.0), bin.index + 1));
+    bins.iter().filter_map(line).collect()
+}
+
+/// The path of all bars of dead runs.
+fn dead_bars(bins: &[&Bin]) -> String {
+    let scale = DEEPEST / most(bins, &[DEAD]);
+    bins.iter().map(|bin| bar(bin, BASE, height(bin.dead, scale))).collect()
+}
+
+/// The paths of the parts of all standing bars, one for each outcome in `STANDING`.
+fn standing_bars(bins: &[&Bin]) -> [String; 3] {
+    let scale = TALLEST / most(bins, &STANDING);
+    let mut paths = STANDING.map(|_| String::new());
+    for bin in bins {
+        let mut top = BASE;
+        for (path, (.., count)) in paths.iter_mut().zip(STANDING) {
+            let height = height(count(bin), scale);
+            top -= height;
+            *path += &bar(bin, top, height);
+        }
+    }
+    paths
+}
+
+/// Returns the sum of these outcomes in the bin that has most of them, at least 1.
+fn most(bins: &[&Bin], outcomes: &[Outcome]) -> f64 {
+    let sum = |bin: &&Bin| outcomes.iter().map(|(.., count)| count(bin)).sum::<i64>();
+    bins.iter().map(sum).max().unwrap_or(1).max(1) as f64
+}
+
+/// Returns the height of the bar for this number of runs.
+fn height(number: i64, scale: f64) -> i64 {
+    match number {
+        0 => 0,
+        _ => (number as f64 * scale).max(SHORTEST).round() as i64,
+    }
+}
+
+/// A rectangle in a bin, with this distance from the top of the drawing; nothing without a height.
+fn bar(bin: &Bin, top: i64, height: i64) -> String {
+    if height == 0 {
+        return String::new();
+    }
+    format!("M{} {top}v{height}h{BAR_WIDTH}v-{height}z", bin.index)
+}
+
 /// The text about a bin: its time and its numbers.
 fn label(bin: &Bin, axis: &Axis) -> String {
-    let counts = PARTS.iter().filter(|(.., count)| count(bin) > 0);
+    let occurred = OUTCOMES.iter().filter(|(.., count)| count(bin) > 0);
     let counts: Vec<_> =
-        counts.map(|(_, word, count)| format!("{} {word}", grouped(count(bin)))).collect();
+        occurred.map(|(_, word, count)| format!("{} {word}", grouped(count(bin)))).collect();
     format!("{}: {}", axis.show(axis.start(bin.index)), counts.join(", "))
 }
 
 /// The drawing as a table, with fewer rows than bins, and without outcomes that did not occur.
 fn table(bins: &[&Bin], axis: &Axis) -> Markup {
-    let parts: Vec<_> =
-        PARTS.iter().filter(|(.., count)| bins.iter().any(|bin| count(bin) > 0)).collect();
+    let occurred: Vec<_> =
+        OUTCOMES.iter().filter(|(.., count)| bins.iter().any(|bin| count(bin) > 0)).collect();
     let row = |bins: &[&Bin]| {
         let longest = bins.iter().filter_map(|bin| bin.longest).reduce(f64::max);
         let start = bins.first().map_or(0, |bin| bin.index - bin.index % ROW);
@@ -306,7 +339,7 @@ fn table(bins: &[&Bin], axis: &Axis) -> Markup {
         html! {
             tr {
                 th scope="row" { (from) " to " (to) }
-                @for (.., count) in &parts {
+                @for (.., count) in &occurred {
                     @let number = bins.iter().map(|bin| count(bin)).sum();
                     td { @if number > 0 { (grouped(number)) } }
                 }
@@ -322,7 +355,7 @@ fn table(bins: &[&Bin], axis: &Axis) -> Markup {
                 thead {
                     tr {
                         th scope="col" { "when" }
-                        @for (_, word, _) in &parts { th scope="col" { (word) } }
+                        @for (_, word, _) in &occurred { th scope="col" { (word) } }
                         th scope="col" { "longest, with its record" }
                     }
                 }

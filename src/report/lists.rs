@@ -1,5 +1,7 @@
 //! The lists beside or below the drawings: failures, running runs, schedules and workers.
 
+use std::collections::BTreeSet;
+
 use chrono::{DateTime, TimeDelta, Utc};
 use cron_zone::Schedule;
 use maud::{Markup, html};
@@ -12,7 +14,7 @@ use crate::job::thresholds::TICK_OVERDUE;
 use crate::store::{Incident, Worker};
 use crate::text::plural::{grouped, grouped_of};
 
-/// Schedules that fire later are folded.
+/// Schedules that do not fire within this time are folded.
 const SOON: TimeDelta = TimeDelta::hours(3);
 
 /// What went wrong in the window, the worst first: failed attempts, even if the runs recovered.
@@ -35,7 +37,7 @@ pub(super) fn incidents(view: &View<'_>) -> Markup {
     })
 }
 
-/// What became of the runs of an incident: dead, to retry, settled or recovered.
+/// The state of the worst runs of an incident: dead, to retry, settled or recovered.
 fn badge(incident: &Incident) -> Markup {
     html! {
         @match (incident.dead, incident.waiting) {
@@ -61,7 +63,7 @@ fn cause(incident: &Incident) -> Markup {
     }
 }
 
-/// The first names, which `show` writes, and how many more there are.
+/// The first three names, each written by `show`, and how many more there are.
 fn several(names: &[String], show: impl Fn(&str) -> Markup) -> Markup {
     let (first, rest) = names.split_at(names.len().min(3));
     html! {
@@ -73,38 +75,36 @@ fn several(names: &[String], show: impl Fn(&str) -> Markup) -> Markup {
     }
 }
 
-/// How often and from when to when an incident occurred.
+/// From when to when an incident occurred and, if it came again, how often.
 fn span(incident: &Incident, view: &View<'_>) -> Markup {
     let [first, last] = [incident.first_finished_at, incident.last_finished_at];
-    let is_span = view.axis.show(first) != view.axis.show(last);
+    let has_two_times = view.axis.show(first) != view.axis.show(last);
     html! {
         @if let Some(times) = incident.times {
             (grouped(times)) " times since " (view.axis.show(first)) ", last "
-        } @else if is_span {
+        } @else if has_two_times {
             (view.axis.show(first)) " to "
         }
         (moment(&view.axis, last))
     }
 }
 
-/// Schedules that fire soon or have a problem; the others are folded.
+/// The schedules that fire soon or have no next time. The others are folded.
 pub(super) fn schedules(view: &View<'_>) -> Markup {
     let axis = &view.axis;
     let scheduled = view.snapshot.work.scheduled.iter();
     let mut schedules: Vec<_> =
         scheduled.filter_map(|one| Some((one, one.schedule.as_deref()?))).collect();
-    // The next to fire first; paused and disabled ones come last.
+    // The schedule that fires next comes first. Paused and disabled ones come last.
     schedules.sort_by_key(|(one, _)| {
         let is_unknown = one.next_run_at.is_none();
         (!one.enabled, one.paused_at.is_some(), is_unknown, one.next_run_at, &one.name)
     });
-    // Each row of a job has the number of its schedules of applications, of which only some are
-    // read.
-    let mut of_applications: Vec<_> =
+    // Only some schedules of applications were read, so do not count these rows: each has the
+    // number of all schedules of applications for its job. The row of a definition has 0.
+    let numbers: BTreeSet<_> =
         schedules.iter().map(|(one, _)| (&one.name, one.schedules)).collect();
-    of_applications.sort_unstable();
-    of_applications.dedup();
-    let of_applications: i64 = of_applications.iter().map(|(_, number)| number).sum();
+    let of_applications: i64 = numbers.iter().map(|(_, number)| number).sum();
     let is_of_definition = |(one, _): &&(&Scheduled, _)| one.application_schedule.is_none();
     let of_definitions = schedules.iter().filter(is_of_definition).count() as i64;
     let list = List {
@@ -166,7 +166,7 @@ pub(super) fn workers(view: &View<'_>) -> Markup {
                 && finding.worker.as_ref() == Some(&worker.worker)
         })
     };
-    // The tile counts the same workers.
+    // The tile "Workers ticking" counts the same workers.
     let has_known = snapshot.summary.workers > 0;
     let workers = snapshot.workers.iter().filter(|worker| worker.is_known || !has_known);
     let (silent, others): (Vec<_>, Vec<_>) = workers.partition(is_silent);
@@ -225,15 +225,15 @@ fn split<T>(rows: &[T]) -> (&[T], &[T]) {
     rows.split_at(rows.len().min(SHOWN))
 }
 
-/// A section with a table of rows, of which some are folded.
+/// A section with a table of rows. Some rows may be folded.
 struct List<const N: usize> {
     heading: &'static str,
     columns: [&'static str; N],
     /// The text if there are no rows.
     none: Markup,
-    /// The number of all rows.
+    /// The number of all rows, also of those that are not on the page.
     all: i64,
-    /// What a row is.
+    /// The word for a row.
     noun: &'static str,
     /// Where to find the rows that are not on the page.
     rest: Markup,

@@ -23,22 +23,22 @@ use crate::text::timestamp::{instant, relative};
 use axis::Axis;
 use headline::Headline;
 
-/// Lanes at most. This keeps the page below 500 KiB even if every bin of every lane has every mark.
+/// The most lanes: with all marks in all bins, the page has less than 500 KiB.
 const JOBS: i64 = 20;
-/// Rows of a list at most.
+/// The most rows of a list.
 const ROWS: usize = 25;
-/// Rows of a list that are not folded, at most.
+/// The most rows of a list that are not folded.
 const SHOWN: usize = 6;
-/// A page that does not reload itself is old when it has been open for this long.
+/// After this time, a page that does not reload itself is marked as old.
 const FRESH: Duration = Duration::from_secs(3600);
 
-/// The page loads nothing, and runs nothing but `RELOAD_SCRIPT`, even if a stored value ever gets
-/// past the escaping.
+/// Lets the browser load nothing for the page, and run only `RELOAD_SCRIPT`, in case a stored value
+/// gets past the escaping.
 const CONTENT_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; \
     script-src 'sha256-JG1OiHhckyjKHtGKcJY0Pqj3ZWDm6N0jSt6CHFXA3kY='; \
     base-uri 'none'; form-action 'none'";
-/// Tells the style sheet how old the page is, because a reload of an old file does not make it
-/// newer, and reloads the page. Accessibility checks reject a `meta` element that reloads.
+/// Reloads the page, and gives the style sheet the age of the page: the file may be old even after
+/// a reload. It is a script because accessibility checks reject a `meta` element that reloads.
 const RELOAD_SCRIPT: &str = include_str!("static/reload.js");
 
 /// What the page shows, and how.
@@ -61,6 +61,7 @@ struct View<'a> {
 }
 
 impl View<'_> {
+    /// Returns the findings of this severity.
     fn with_severity(&self, severity: Severity) -> Vec<&Finding> {
         self.findings.iter().filter(|finding| finding.severity == severity).collect()
     }
@@ -73,9 +74,10 @@ impl View<'_> {
         self.findings.iter().filter(is_of)
     }
 
-    /// The id of a job's lane, if the page has one.
+    /// Returns the id of a job's lane, if the page has one.
     fn anchor(&self, job: &str) -> Option<String> {
-        self.snapshot.jobs.iter().any(|shown| shown.name == job).then(|| anchor(job))
+        let has_lane = self.snapshot.jobs.iter().any(|shown| shown.name == job);
+        if has_lane { Some(anchor(job)) } else { None }
     }
 
     /// A job's name, with a link to its lane.
@@ -90,8 +92,8 @@ impl View<'_> {
 }
 
 impl Page {
-    /// Returns what to read from the database: the window up to `now`, and first the jobs that have
-    /// a problem.
+    /// Returns what to read from the database: the window up to `now`, and the jobs with problems,
+    /// which come first.
     pub(crate) fn scope(&self, now: DateTime<Utc>, problems: &WorkFacts) -> Scope {
         let axis = self.axis(now);
         let bad =
@@ -100,7 +102,9 @@ impl Page {
             bins: (0..axis.bins).map(|bin| axis.start(bin)).collect(),
             width: axis.width(),
             by_day: axis.by_day(),
-            troubled: bad.flat_map(|it| it.jobs.into_iter().chain(it.job_type)).collect(),
+            troubled: bad
+                .flat_map(|finding| finding.jobs.into_iter().chain(finding.job_type))
+                .collect(),
             jobs: JOBS,
             rows: ROWS as i64,
             details: self.details,
@@ -112,8 +116,8 @@ impl Page {
         Axis::new(now, window, self.clock.clone())
     }
 
-    /// Returns the page. Stored text is escaped where it is inserted. At the end, control
-    /// characters are written out in the whole page at once.
+    /// Returns the page. maud has escaped stored texts. Here, control characters are written out in
+    /// the whole page.
     pub(crate) fn render(&self, snapshot: &Snapshot) -> String {
         let html = self.html(snapshot).into_string();
         html.lines().map(|line| plain(line) + "\n").collect()
@@ -203,7 +207,8 @@ fn id(heading: &str) -> String {
     heading.to_lowercase().replace(' ', "-")
 }
 
-/// Says when no run is due any more; `None` if no run is due now, or if that can't be said.
+/// Returns words for the time until no run is due any more; `None` if no run is due now, or if the
+/// time is unknown.
 fn when_none_is_due(flow: &Flow) -> Option<String> {
     let show = |seconds| duration::show_whole(store::seconds(seconds));
     let at_best = flow.at_best_seconds.map(|seconds| format!("{} at best", show(seconds)));
@@ -213,10 +218,10 @@ fn when_none_is_due(flow: &Flow) -> Option<String> {
         _ => None,
     };
     let parts: Vec<_> = [at_this_pace, at_best].into_iter().flatten().collect();
-    (!parts.is_empty()).then(|| parts.join(", "))
+    if parts.is_empty() { None } else { Some(parts.join(", ")) }
 }
 
-/// The id of a job's lane. Ids may not contain blanks.
+/// Returns the id of a job's lane. Replaces characters such as blanks, which ids may not contain.
 fn anchor(job: &str) -> String {
     let is_kept = |c: char| c.is_alphanumeric() || "_.".contains(c);
     "job-".to_owned() + &job.replace(|c| !is_kept(c), "-")
@@ -227,7 +232,7 @@ fn name(name: &str) -> Markup {
     html! { @for part in name.split_inclusive(['_', '-', '.', ':']) { (part) wbr; } }
 }
 
-/// Shows the shortest clear form of an instant, and the time between it and now.
+/// An instant in its shortest clear form, and the time between it and now.
 fn moment(axis: &Axis, at: DateTime<Utc>) -> Markup {
     html! {
         span.moment {
@@ -237,7 +242,7 @@ fn moment(axis: &Axis, at: DateTime<Utc>) -> Markup {
     }
 }
 
-/// Says how many items of a list are not shown, and where to find them.
+/// A line about the items of a list that are not on the page: how many, and where to find them.
 fn more(all: i64, shown: usize, noun: &str, rest: &Markup) -> Markup {
     let hidden = all - i64::try_from(shown).unwrap_or(i64::MAX);
     let hidden_items = plural::grouped_of(hidden, &format!("more {noun}"));

@@ -6,7 +6,7 @@ use super::{SHOWN, View, section as titled};
 use crate::health::{self, Finding, Severity};
 use crate::text::plural;
 
-/// Folded findings at most.
+/// The most folded findings.
 const FOLDED: usize = 100;
 
 /// The section with the findings; nothing if there are none.
@@ -34,13 +34,14 @@ pub(super) fn section(view: &View<'_>) -> Markup {
     }
 }
 
-/// Lists the first findings, folds others, and names the command that lists the rest.
+/// Lists the first findings, folds up to `FOLDED` others, and names the command that lists the
+/// rest.
 fn list(findings: &[&Finding], command: &str, view: &View<'_>) -> Markup {
     let (shown, more) = health::first(findings, SHOWN);
     let is_shown = |finding: &&&Finding| shown.iter().any(|one| std::ptr::eq(*one, **finding));
     let folded: Vec<_> =
         findings.iter().filter(|finding| !is_shown(finding)).take(FOLDED).collect();
-    let rest = more - folded.len();
+    let left_out = more - folded.len();
     html! {
         @if !findings.is_empty() {
             ul.findings { @for finding in &shown { li { (item(finding, view)) } } }
@@ -50,7 +51,9 @@ fn list(findings: &[&Finding], command: &str, view: &View<'_>) -> Markup {
                 summary { (more) " more" }
                 ul.findings {
                     @for finding in folded { li { (item(finding, view)) } }
-                    @if rest > 0 { li { "and " (rest) " more: " code { "jobctl " (command) } } }
+                    @if left_out > 0 {
+                        li { "and " (left_out) " more: " code { "jobctl " (command) } }
+                    }
                 }
             }
         }
@@ -60,23 +63,24 @@ fn list(findings: &[&Finding], command: &str, view: &View<'_>) -> Markup {
 /// A finding, with a link to its job or worker, and its remedy.
 fn item(finding: &Finding, view: &View<'_>) -> Markup {
     let sentence = finding.aged(view.axis.now);
-    let rest = sentence.strip_prefix(&finding.found).unwrap_or_default();
+    // The link is only around the fact, not around its age.
+    let age = sentence.strip_prefix(&finding.found).unwrap_or_default();
     let lane = finding.job_type.as_ref().and_then(|job| view.anchor(job));
     let target = lane.or_else(|| finding.worker.as_ref().map(|_| "workers".to_owned()));
-    // Remedies quote commands as `jobctl show 1`.
-    let remedy = finding.remedy.iter().flat_map(|remedy| remedy.split('`').enumerate());
+    // A remedy has its commands in backquotes, so each second part is a command.
+    let remedy_parts = finding.remedy.iter().flat_map(|remedy| remedy.split('`').enumerate());
     html! {
         span {
             @match target {
                 Some(id) => a href={ "#" (id) } { (finding.found) },
                 None => (finding.found),
             }
-            (rest)
+            (age)
         }
         " "
         span.remedy {
-            @for (part, text) in remedy {
-                @if part % 2 == 1 { code { (text) } } @else { (text) }
+            @for (place, text) in remedy_parts {
+                @if place % 2 == 1 { code { (text) } } @else { (text) }
             }
         }
     }

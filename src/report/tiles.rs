@@ -8,11 +8,12 @@ use crate::store::{ReportSummary, StoppedFacts};
 use crate::text::plural::{grouped, listed};
 use crate::text::timestamp::{age, relative};
 
-/// A figure, and notes that explain it; `is_bad` says that it needs attention.
+/// A figure, and notes that explain it.
 struct Tile {
     name: &'static str,
     value: String,
     notes: Vec<String>,
+    /// Whether the figure needs attention.
     is_bad: bool,
 }
 
@@ -55,21 +56,21 @@ fn failing(view: &View<'_>) -> Tile {
     Tile {
         name: "Jobs failing",
         value: grouped(jobs.len() as i64),
-        notes: (!jobs.is_empty()).then(|| listed(&jobs, 2)).into_iter().collect(),
+        notes: if jobs.is_empty() { Vec::new() } else { vec![listed(&jobs, 2)] },
         is_bad: !jobs.is_empty(),
     }
 }
 
 /// Returns a number and words for it, as a part of a note; `None` for zero.
 fn counted(number: i64, words: &str) -> Option<String> {
-    (number > 0).then(|| format!("{} {words}", grouped(number)))
+    if number > 0 { Some(format!("{} {words}", grouped(number))) } else { None }
 }
 
 /// The due runs: how long they have waited, and when none of them is due any more.
 fn due(view: &View<'_>) -> Tile {
     let summary = &view.snapshot.summary;
     let oldest = summary.due_since.map(|at| format!("for up to {}", age(at, view.axis.now)));
-    // The first row is that of all jobs.
+    // The first row is about all jobs together.
     let flow = view.snapshot.flow.first().filter(|_| summary.due > 0);
     let none_due = flow.and_then(when_none_is_due);
     let rest = [counted(summary.later, "later"), counted(summary.failed, "to retry")];
@@ -81,22 +82,18 @@ fn due(view: &View<'_>) -> Tile {
     }
 }
 
-/// What people have held or paused.
+/// How many holds and pauses people have made.
 fn stopped(view: &View<'_>) -> Tile {
-    // A disabled job is stopped for good, and no person made the hold of a run that asked for a
-    // later attempt.
+    // Do not count disabled jobs, which are stopped for good, and holds for a run that asked for a
+    // later attempt, which no person made.
     let is_counted = |fact: &&StoppedFacts| fact.code != Code::JobDisabled && fact.run_id.is_none();
     let stopped: Vec<_> = view.snapshot.work.stopped.iter().filter(is_counted).collect();
     let mut people: Vec<_> = stopped.iter().filter_map(|fact| fact.stopped_by.as_deref()).collect();
     people.sort_unstable();
     people.dedup();
-    let by = (!people.is_empty()).then(|| format!("by {}", listed(&people, 2)));
-    Tile {
-        name: "Held or paused",
-        value: grouped(stopped.len() as i64),
-        notes: by.into_iter().collect(),
-        is_bad: false,
-    }
+    let notes =
+        if people.is_empty() { Vec::new() } else { vec![format!("by {}", listed(&people, 2))] };
+    Tile { name: "Held or paused", value: grouped(stopped.len() as i64), notes, is_bad: false }
 }
 
 /// The running runs, and how many have lost their worker.
@@ -144,7 +141,8 @@ fn success(summary: &ReportSummary) -> Tile {
     }
 }
 
-/// The share of runs that succeeded, rounded down: less than 100 % if any died.
+/// Returns the share of runs that succeeded, or `None` without runs. It is rounded down, so that it
+/// is below 100 % if any run died.
 fn share(succeeded: i64, dead: i64) -> Option<String> {
     let ended = succeeded + dead;
     let thousandths = (i128::from(succeeded) * 1000).checked_div(i128::from(ended))?;
