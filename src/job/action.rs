@@ -1,5 +1,5 @@
-//! What a run executes: a command or an HTTP call. It is read at enqueue, to refuse mistakes early,
-//! and again when the run is claimed, because any program may have written the row. Pure, except
+//! What a run executes: a command or an HTTP call. An enqueue reads it to refuse mistakes early. A
+//! tick reads it again after the claim, because any program may have written the row. Pure, except
 //! for `check_program`.
 
 use std::collections::BTreeMap;
@@ -36,14 +36,14 @@ words! {
     }
 }
 
-/// The timeout of an action or a run.
+/// The least and the most timeout of an action or a run.
 pub(crate) const TIMEOUT_RANGE: (Duration, Duration) =
     (Duration::from_secs(1), Duration::from_secs(30 * 86400));
 /// The timeout of a call if neither the call nor its run has one.
 pub(crate) const HTTP_TIMEOUT: Duration = Duration::from_secs(30);
 /// The maximum of `max_attempts`.
 pub(crate) const MOST_ATTEMPTS: i32 = 1000;
-/// Bytes of a command and of one argument; the kernel accepts no argument longer than 128 KiB.
+/// The most bytes of a command, and of a value of `env`. The kernel accepts at most 128 KiB.
 const COMMAND_LIMIT: usize = 64 * 1024;
 /// The maximum of `redirects`.
 const REDIRECT_LIMIT: u32 = 5;
@@ -94,10 +94,10 @@ pub(crate) struct Http {
     /// `${NAME}` in a value is read from the tick's environment when the call is made.
     #[serde(default)]
     pub(crate) headers: BTreeMap<String, String>,
-    /// Sent as `application/json`; `null` is sent too.
+    /// The body, sent as `application/json`. `null` is a body, too.
     #[serde(default, deserialize_with = "present")]
     pub(crate) json: Option<Box<RawValue>>,
-    /// Sent as it is.
+    /// The body, sent as it is.
     pub(crate) body: Option<String>,
     #[serde(default, deserialize_with = "timeout")]
     pub(crate) timeout: Option<Duration>,
@@ -152,8 +152,8 @@ pub(crate) fn assignment(word: &str) -> Option<String> {
 }
 
 /// Refuses a command without a shell whose first word only a shell would understand: it sets a
-/// variable, is a whole command line, or begins with `~`. Other missing programs are not refused,
-/// because another host may have them.
+/// variable, is a whole command line, or begins with `~`. Accepts any other missing program,
+/// because another host may have it.
 pub(crate) fn check_program(words: &[String]) -> Result<(), String> {
     let Some(first) = words.first().filter(|first| !Path::new(first).is_file()) else {
         return Ok(());
@@ -172,7 +172,7 @@ pub(crate) fn check_program(words: &[String]) -> Result<(), String> {
     Err(format!("cannot find the program: {why}"))
 }
 
-/// Whether this job needs no definition, because its payload says what to execute.
+/// Returns whether this job needs no definition, because its payload says what to execute.
 pub(crate) fn is_built_in(job: &str) -> bool {
     JobKind::of(job).is_some()
 }
@@ -210,13 +210,15 @@ impl Action {
                 shell.stdin = payload.to_owned();
                 shell.is_defined = true;
             }
-            // GET and HEAD have no body, so the payload is not sent.
-            Self::Http(http)
-                if http.method.is_some()
-                    && matches!(http.method()?, Method::Get | Method::Head) => {}
             Self::Http(http) => {
-                let json = RawValue::from_string(payload.to_owned());
-                http.json = Some(json.map_err(|error| error.to_string())?);
+                // GET and HEAD have no body, so the payload is not sent. Without a method, the
+                // payload makes the call a POST.
+                let has_no_body =
+                    http.method.is_some() && matches!(http.method()?, Method::Get | Method::Head);
+                if !has_no_body {
+                    let json = RawValue::from_string(payload.to_owned());
+                    http.json = Some(json.map_err(|error| error.to_string())?);
+                }
             }
         }
         Ok(action)
@@ -232,8 +234,8 @@ impl Action {
         }
     }
 
-    /// Returns whether the job asks for another attempt later: by `EX_TEMPFAIL` of sysexits.h, or
-    /// by a `Retry-After` of its server.
+    /// Returns whether the failure asks for another attempt later: by an exit status, usually 75
+    /// (`EX_TEMPFAIL` of sysexits.h), or by a `Retry-After` of the server.
     pub(crate) fn is_snooze(&self, failure: &Failure) -> bool {
         match (self, failure) {
             (Self::Shell(Shell { snooze_exit_codes, .. }), Failure::ExitCode(code)) => {
@@ -260,11 +262,13 @@ impl Action {
     }
 }
 
-/// Refuses an action that has a mistake: each is given with whether it was made, and its message.
-/// Returns the first.
+/// Fails with the first mistake that was made. `mistakes` has possible ones: whether each was made,
+/// and its message.
 fn refuse_mistakes<const N: usize>(mistakes: [(bool, &str); N]) -> Result<(), String> {
-    let made = mistakes.into_iter().find(|(is_made, _)| *is_made);
-    made.map_or(Ok(()), |(_, message)| Err(message.to_owned()))
+    match mistakes.into_iter().find(|(is_made, _)| *is_made) {
+        Some((_, message)) => Err(message.to_owned()),
+        None => Ok(()),
+    }
 }
 
 impl Shell {
@@ -349,9 +353,10 @@ pub(crate) fn check_header(name: &str, value: &str) -> Result<(), String> {
     if name.is_empty() || !name.chars().all(is_token) {
         return Err("`headers` has a name that HTTP does not allow".to_owned());
     }
-    // These headers frame the request; a wrong one would let a payload smuggle a second request.
-    let own = ["content-length", "transfer-encoding", "connection", "host"];
-    if own.iter().any(|own| own.eq_ignore_ascii_case(name)) {
+    // These headers say where the request ends and begins. With one of its own, a payload could
+    // smuggle a second request into the first.
+    let reserved = ["content-length", "transfer-encoding", "connection", "host"];
+    if reserved.iter().any(|reserved| reserved.eq_ignore_ascii_case(name)) {
         return Err(format!("header `{name}` is set by jobctl itself"));
     }
     if !value.chars().all(|c| matches!(c, '\t' | ' '..='~')) {
@@ -360,8 +365,8 @@ pub(crate) fn check_header(name: &str, value: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Splits a header's value into texts, each with the name of the variable `${NAME}` behind it. An
-/// error names the header, but shows no part of the value.
+/// Splits a header's value into texts, each with the name of the variable `${NAME}` that follows
+/// it; the last text has none. An error names the header, but shows no part of the value.
 pub(crate) fn parts<'v>(
     header: &str,
     value: &'v str,
@@ -390,7 +395,7 @@ pub(crate) fn has_shell_variable(value: &str) -> bool {
     names.any(|rest| rest.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_'))
 }
 
-/// Whether a text is the name of a shell variable.
+/// Returns whether a text is the name of a shell variable.
 pub(crate) fn is_variable(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
         && name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
@@ -398,11 +403,11 @@ pub(crate) fn is_variable(name: &str) -> bool {
 
 /// Reads the address of a call. An error shows no part of the address.
 pub(crate) fn url(text: &str) -> Result<Url, String> {
-    // The parser would silently drop some of these characters.
+    // Refuse these characters: the parser would silently drop some of them.
     if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
         return Err("`url` has white space or a control character".to_owned());
     }
-    // The parser would take the first part of the path for the host: `http:///a`.
+    // Check this here: in `http:///a`, the parser would take `a` for the host.
     let has_host = text.split_once("://").is_some_and(|(scheme, rest)| {
         !scheme.contains(['/', ':', '\\']) && !rest.starts_with(['/', '\\'])
     });
@@ -440,7 +445,7 @@ fn stdin<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error>
 
 /// Reads `timeout`, which must be a text with a unit.
 fn timeout<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    // Refuse a number like a wrong text: it does not say its unit.
+    // A number becomes an empty text, which is refused: it has no unit.
     let value = Value::deserialize(deserializer)?;
     let text = value.as_str().unwrap_or_default();
     let (least, most) = TIMEOUT_RANGE;

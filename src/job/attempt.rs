@@ -9,7 +9,7 @@ pub(crate) const RUN_KEY_PREFIX: &str = "jobctl-run-";
 /// The prefix of the keys of hooks, see enqueue_hooks.sql.
 pub(crate) const HOOK_KEY_PREFIX: &str = "jobctl-hook-";
 
-/// Tells a job about its attempt, in its environment or its headers.
+/// The facts about an attempt that its job gets, in its environment or its headers.
 #[derive(Clone, Debug)]
 pub(crate) struct AttemptIdentity {
     pub(crate) run_id: i64,
@@ -56,13 +56,14 @@ impl AttemptResult {
         }
     }
 
-    /// Fails a success that has not printed JSON.
+    /// Turns a success into a failure if its output is not JSON.
     pub(crate) fn with_json(self) -> Self {
         match (&self.outcome, payload::check_json("output", self.output.stdout())) {
             (Outcome::Succeeded, Err(why)) => {
+                // A line about left out bytes stands for the middle of a long output.
                 let is_cut = self.output.stdout().contains(" bytes left out]\n");
-                let long = if is_cut { "; it was too long to be stored whole" } else { "" };
-                Self { outcome: Outcome::Failed(Failure::BadResult(why + long)), ..self }
+                let cause = if is_cut { "; it was too long to be stored whole" } else { "" };
+                Self { outcome: Outcome::Failed(Failure::BadResult(why + cause)), ..self }
             }
             _ => self,
         }
@@ -80,13 +81,14 @@ pub(crate) struct JobOutput {
 }
 
 impl JobOutput {
-    /// Returns the output without stderr. A result in JSON can't contain the line that divides
-    /// them.
+    /// Returns the output without stderr, which follows after `STDERR_LINE`. A result in JSON can't
+    /// contain this line.
     fn stdout(&self) -> &str {
         self.text.split(STDERR_LINE).next().unwrap_or_default()
     }
 
-    /// Returns the last line that is not blank, as `jobctl.last_line` does.
+    /// Returns the last line that is not blank, at most its last 1000 characters, as
+    /// `jobctl.last_line` does.
     pub(crate) fn last_line(&self) -> Option<&str> {
         let start = self.text.char_indices().rev().nth(999).map_or(0, |(at, _)| at);
         let tail = self.text[start..].trim_end();
@@ -132,6 +134,6 @@ pub(crate) enum StopReason {
 
 /// Returns the subject of a log line: `run 42 shell attempt 1/10`.
 pub(crate) fn describe(id: i64, job_type: &str, attempt: i32, max_attempts: i32) -> String {
-    // Any program may have written the job's name, so escape line breaks and control characters.
+    // Escape line breaks and control characters: any program may have written the job's name.
     format!("run {id} {} attempt {attempt}/{max_attempts}", job_type.escape_debug())
 }

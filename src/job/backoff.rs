@@ -14,31 +14,33 @@ const DEFAULT_CAP: Duration = Duration::from_secs(3600);
 /// together do not start together.
 const JITTER: f64 = 0.2;
 
-/// Returns the wait after an attempt. Any program may have written the row: an unreadable rule must
-/// not block the run, so the default applies.
+/// Returns the wait after an attempt. For a rule that can't be read, applies the default: any
+/// program may have written the row, and the run must not be stuck.
 pub(crate) fn wait_after(attempt: i32, rule: &str, random: f64) -> Duration {
-    let unjittered = |rule| unjittered(rule, attempt.unsigned_abs());
-    let wait = unjittered(rule).or_else(|_| unjittered(DEFAULT)).expect("the default is a rule");
-    jittered(wait, random)
+    let attempt = attempt.unsigned_abs();
+    let wait = unjittered(rule, attempt).or_else(|_| unjittered(DEFAULT, attempt));
+    jittered(wait.expect("the default is a rule"), random)
 }
 
-/// Returns the rule of a `backoff` column if it is one.
+/// Checks the rule of a `backoff` column, and returns it.
 pub(crate) fn check(rule: &str) -> Result<String, String> {
     unjittered(rule, 1).map(|_| rule.to_owned())
 }
 
-/// Returns the wait after an attempt (from 1), without jitter.
+/// Returns the wait after an attempt, without jitter. Attempts count from 1.
 fn unjittered(rule: &str, attempt: u32) -> Result<Duration, String> {
     let attempt = attempt.max(1);
-    // Accepts what jobctl.is_backoff accepts: whole numbers, and no white space but spaces.
-    let known = |c: char| c.is_ascii_digit() || c.is_ascii_lowercase() || c == ' ';
-    let read_wait = |text: &str| match text.chars().all(known) {
-        true => Ok(duration::parse_within(text.trim(), Duration::ZERO, LONGEST)?),
-        false => Err(format!("`{text}` is not a wait; write 30s, 5m, 2h, 1d or 1h30m")),
+    // Accept what jobctl.is_backoff accepts: whole numbers, and no white space but spaces.
+    let is_allowed = |c: char| c.is_ascii_digit() || c.is_ascii_lowercase() || c == ' ';
+    let read_wait = |text: &str| {
+        if !text.chars().all(is_allowed) {
+            return Err(format!("`{text}` is not a wait; write 30s, 5m, 2h, 1d or 1h30m"));
+        }
+        Ok(duration::parse_within(text.trim(), Duration::ZERO, LONGEST)?)
     };
     let wait_after_attempt = match rule.split_once(':') {
         Some(("fixed", every)) => read_wait(every)?,
-        // Doubles from the base up to the cap.
+        // The wait begins with the base, and doubles after each attempt, up to the cap.
         Some(("exponential", range)) => {
             let (base, cap) = match range.split_once("..") {
                 Some((base, cap)) => (read_wait(base)?, read_wait(cap)?),
@@ -54,7 +56,7 @@ fn unjittered(rule: &str, attempt: u32) -> Result<Duration, String> {
         Some(("polynomial", unit)) => {
             read_wait(unit)?.saturating_mul(attempt.saturating_mul(attempt))
         }
-        // The waits after the first, second and third attempt; the last repeats.
+        // The waits after the first, the second and further attempts. The last one repeats.
         Some(("list", waits)) => {
             let waits: Vec<_> = waits.split(',').map(read_wait).collect::<Result<_, _>>()?;
             waits[waits.len().min(attempt as usize) - 1]

@@ -31,7 +31,7 @@ pub(crate) struct Imported {
     pub(crate) is_incomplete: bool,
 }
 
-/// Variables that are no part of a job's environment, and what replaces them.
+/// Variables that jobs do not get, and what replaces them.
 const NOT_CARRIED: [(&str, &str); 5] = [
     ("MAILTO", "run `jobctl check` from cron, which mails its lines"),
     ("MAILFROM", "set it in the crontab that runs `jobctl check`"),
@@ -39,15 +39,16 @@ const NOT_CARRIED: [(&str, &str); 5] = [
     ("CONTENT_TYPE", "jobctl sends no mail"),
     ("CONTENT_TRANSFER_ENCODING", "jobctl sends no mail"),
 ];
-/// Cron refuses longer commands, in bytes.
+/// The most bytes of a command that cron accepts.
 const LONGEST_COMMAND: usize = 998;
-/// Cron refuses longer crontabs, in lines.
+/// The most lines of a crontab that cron accepts.
 const LONGEST_CRONTAB: usize = 10_000;
 
 /// Why a line is not in the file.
 struct LeftOut {
     why: String,
-    /// Cron runs no crontab with this line, so no job is missing.
+    /// Whether cron refuses the whole crontab for this line. Then cron runs no jobs of it, and none
+    /// is missing in the file.
     cron_refuses: bool,
 }
 
@@ -57,27 +58,29 @@ impl<T: Into<String>> From<T> for LeftOut {
     }
 }
 
-/// Returns why a line is left out that makes cron refuse the whole crontab.
+/// The reason for a line that makes cron refuse the whole crontab.
 fn refused(why: impl Into<String>) -> LeftOut {
     LeftOut { why: why.into(), cron_refuses: true }
 }
 
-/// Returns why cron ignores the whole file.
+/// Returns why cron ignores the whole file, if it does.
 pub(crate) fn refusal(text: &str) -> Option<String> {
     let count = text.lines().count();
     if count > LONGEST_CRONTAB {
         return Some(format!("cron ignores a file of more than {LONGEST_CRONTAB} lines; split it"));
     }
     let last = text.lines().next_back()?.trim();
-    let is_open = !text.ends_with('\n') && !last.is_empty() && !last.starts_with('#');
-    is_open.then(|| {
-        format!("cron ignores a file whose last line has no newline; end line {count} with one")
-    })
+    if text.ends_with('\n') || last.is_empty() || last.starts_with('#') {
+        return None;
+    }
+    Some(format!("cron ignores a file whose last line has no newline; end line {count} with one"))
 }
 
-/// Reads a crontab. `time_zone` applies to the jobs until a line sets `CRON_TZ`. A schedule must
-/// fire after `now`. `is_account` returns whether a word is a user of this host, and not a program
-/// in this `PATH`.
+/// Turns a crontab into a definitions file.
+///
+/// - `time_zone`: that of the jobs until a line sets `CRON_TZ`.
+/// - `now`: a schedule must fire after this time.
+/// - `is_account` returns whether a word is a user of this host, but not a program in this `PATH`.
 pub(crate) fn import(
     text: &str,
     owner: Owner,
@@ -130,7 +133,7 @@ impl Import<'_> {
             self.imported.warnings.push((number, why.to_owned()));
         }
         if line.is_empty() {
-            // A comment apart from a job is about the file.
+            // Comments above an empty line are about the file, not about the next job.
             self.write_comments();
         } else if let Some(comment) = line.strip_prefix('#') {
             self.comments.push(format!("#{}", without_control(comment)));
@@ -147,7 +150,7 @@ impl Import<'_> {
 
     /// Sets a variable for the jobs of the next lines, or warns if jobs can't have it.
     fn set_variable(&mut self, number: usize, name: &str, value: String) {
-        // The comment before a variable is not about the next job.
+        // Comments above a variable are not about the next job.
         self.write_comments();
         if let Some((_, instead)) = NOT_CARRIED.iter().find(|(known, _)| *known == name) {
             if !value.is_empty() {
@@ -172,13 +175,14 @@ impl Import<'_> {
         }
     }
 
-    /// Writes the job of a line.
+    /// Reads a line with a job, and writes the job. Fails if the line can't be a job.
     fn job(&mut self, number: usize, line: &str) -> Result<(), LeftOut> {
         let words = if line.starts_with('@') { 1 } else { 5 };
         let (schedule, rest) = split_words(line, words).ok_or_else(|| {
-            refused(match line.ends_with('=') {
-                true => "cron refuses a variable without a value; write `\"\"`",
-                false => "it is neither a variable, nor a schedule and a command",
+            refused(if line.ends_with('=') {
+                "cron refuses a variable without a value; write `\"\"`"
+            } else {
+                "it is neither a variable, nor a schedule and a command"
             })
         })?;
         self.check_schedule(&schedule)?;
@@ -194,7 +198,9 @@ impl Import<'_> {
         }
         let (command, input) = checked_command(command)?;
         self.warn_of_command(number, &command);
-        if let Some(user) = user.as_ref().filter(|user| self.users.insert((*user).clone())) {
+        if let Some(user) = &user
+            && self.users.insert(user.clone())
+        {
             let why = format!(
                 "cron runs the lines of {user} as that user: give these jobs a queue, and let a \
                  crontab of {user} tick with that --queue"
@@ -210,18 +216,20 @@ impl Import<'_> {
         if schedule == "@reboot" {
             return Err("@reboot has no equivalent: keep the line".into());
         }
-        Schedule::parse(schedule, &self.time_zone)
-            .map_err(String::from)
-            .and_then(|read| match read.extends_cron() {
-                true => Err(format!(
+        let check = || {
+            let read = Schedule::parse(schedule, &self.time_zone)?;
+            if read.extends_cron() {
+                return Err(format!(
                     "cron does not support `L`, `#` and `@every`; this line has `{schedule}`"
-                )),
-                false => Ok(read.first(self.now).map(drop)?),
-            })
-            .map_err(|why| LeftOut { why, cron_refuses: !cron_accepts(schedule) })
+                ));
+            }
+            read.first(self.now)?;
+            Ok(())
+        };
+        check().map_err(|why| LeftOut { why, cron_refuses: !cron_accepts(schedule) })
     }
 
-    /// Warns of a command that works otherwise as a job.
+    /// Warns of a command that does something else as a job than under cron.
     fn warn_of_command(&mut self, number: usize, command: &str) {
         if leaves_process(command) {
             let why = "jobctl ends what `&` leaves running when the job ends: end the line with \
@@ -233,7 +241,7 @@ impl Import<'_> {
         }
     }
 
-    /// Appends a job to the definitions file. The job behaves as it does under cron.
+    /// Appends a job to the definitions file, with the keys that make it behave as under cron.
     fn write_job(
         &mut self,
         schedule: &str,
@@ -247,12 +255,12 @@ impl Import<'_> {
         if !self.environment.is_empty() {
             keys.push(("env", json!(self.environment)));
         }
-        // Cron starts jobs in this folder.
+        // Cron starts commands in the folder HOME.
         keys.extend(self.environment.get("HOME").map(|home| ("cwd", json!(home))));
         keys.extend([
             ("schedule", json!(schedule)),
             ("time_zone", json!(self.time_zone)),
-            // Cron starts a job again while it runs, forgets missed times, and never retries.
+            // Cron starts a command again while it runs, forgets missed times, and never retries.
             ("overlap", json!(overlap)),
             ("catch_up", json!("skip")),
             ("max_attempts", json!(1)),
@@ -272,22 +280,24 @@ impl Import<'_> {
         file.push('\n');
     }
 
-    /// Returns the key `shell` of a job: its command with this input, in the crontab's `SHELL`.
+    /// Returns the value of a job's key `shell`: its command with this input, in the crontab's
+    /// `SHELL`.
     fn shell_key(&self, command: &str, input: Option<&str>) -> Value {
         match (&self.shell, input.map(redirection)) {
             (None, None) => json!(command),
-            // Redirect before the command, which may be a list, end in a comment or read another
-            // input.
+            // Redirect the shell's own input before the command: a redirection after the command
+            // would be wrong if the command is a list, ends in a comment or redirects its input.
             (None, Some(input)) => json!(format!("exec {input}\n{command}")),
             (Some(shell), None) => json!([shell, "-c", command]),
-            // Let sh read the here-document, because not each SHELL knows them.
+            // Let sh read the here-document, because not each SHELL has here-documents.
             (Some(shell), Some(input)) => {
                 json!(["/bin/sh", "-c", format!("exec \"$0\" -c \"$1\" {input}"), shell, command])
             }
         }
     }
 
-    /// Checks that the command of a user's crontab begins with a program.
+    /// Checks that the command of a user's crontab does not begin with a sixth field or with a
+    /// user, as in a system crontab.
     fn check_first_word(&self, command: &str) -> Result<(), LeftOut> {
         let mut words = command.split([' ', '\t']).filter(|word| !word.is_empty());
         let (word, next) = (words.next().unwrap_or_default(), words.next());
@@ -308,12 +318,13 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// Warns of a line, and keeps it in the file as a comment. `line` is empty for a variable.
+    /// Warns of a line that has no equivalent in the file, and writes a comment about it. `line` is
+    /// empty for a variable.
     fn leave_out(&mut self, number: usize, why: &str, line: &str) {
         self.imported.warnings.push((number, why.to_owned()));
         self.write_comments();
         let file = &mut self.imported.file;
-        // A variable stays in the crontab; a job is missing.
+        // Only a job is left out: a variable stays in the crontab.
         let suffix = if line.is_empty() { "" } else { " is left out" };
         file.extend([&format!("# Line {number}{suffix}: "), &*without_control(why), "\n"]);
         if !line.is_empty() {
@@ -330,27 +341,28 @@ impl Import<'_> {
         }
     }
 
-    /// Names a job after the first program of its command that does the work.
+    /// Returns a name for a job: that of the first program of its command that does the work. Adds
+    /// a number if another job has this name.
     fn unique_name(&mut self, command: &str) -> String {
         let mut name: String = program(command).chars().take(50).collect();
         if check_name(&name).is_err() {
             name = format!("job-{name}").trim_end_matches('-').to_owned();
         }
-        // Thousands of lines may have the same program, so go on after the last number.
-        let last = self.names.get(&name).copied().unwrap_or_default();
-        let numbered = (last + 1..).map(|number| match number {
-            1 => (name.clone(), number),
-            _ => (format!("{name}-{number}"), number),
-        });
-        let unique = { numbered }.find(|(name, _)| !self.names.contains_key(name));
-        let (unique, number) = unique.unwrap_or_else(|| (name.clone(), last));
+        // Thousands of lines may have the same program, so go on after its last number.
+        let mut number = self.names.get(&name).copied().unwrap_or_default() + 1;
+        let mut unique = if number == 1 { name.clone() } else { format!("{name}-{number}") };
+        // The program of another line may have this name and number as its own name.
+        while self.names.contains_key(&unique) {
+            number += 1;
+            unique = format!("{name}-{number}");
+        }
         self.names.insert(unique.clone(), 1);
         self.names.insert(name, number);
         unique
     }
 }
 
-/// Returns the command and its input, unless the command can't be a job.
+/// Returns the command of a line, and its input if it has one. Fails if the command can't be a job.
 fn checked_command(text: &str) -> Result<(String, Option<String>), LeftOut> {
     let length = text.len();
     if length > LONGEST_COMMAND {
@@ -367,7 +379,9 @@ fn checked_command(text: &str) -> Result<(String, Option<String>), LeftOut> {
     if let Some(subcommand) = own_subcommand(command) {
         return Err(format!("`jobctl {subcommand}` can't be a job: keep the line").into());
     }
-    if let Some(open) = input.as_ref().and_then(|_| left_open(command)) {
+    if input.is_some()
+        && let Some(open) = left_open(command)
+    {
         let why =
             format!("a bare `%` ends the command before its closing `{open}`: was `\\%` meant?");
         return Err(why.into());
@@ -375,7 +389,7 @@ fn checked_command(text: &str) -> Result<(String, Option<String>), LeftOut> {
     Ok((command.to_owned(), input))
 }
 
-/// Checks a system crontab's sixth word.
+/// Checks the sixth word of a line of a system crontab, which must be a user.
 fn check_user(user: &str) -> Result<(), LeftOut> {
     let is_name = user.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
     if is_name && !user.contains('/') && !is_field(user) {
@@ -384,13 +398,15 @@ fn check_user(user: &str) -> Result<(), LeftOut> {
     Err(format!("`{user}` is not a user; if the lines name no users, omit --system").into())
 }
 
-/// Returns whether a word can be a sixth field: of a day of the week, or of a year.
+/// Returns whether a word can be a sixth field of a schedule, as other crons have it: the day of
+/// the week, or a year.
 fn is_field(word: &str) -> bool {
     let is_number = word.chars().all(|c| c.is_ascii_digit() || "*/,-?#L".contains(c));
     !word.is_empty() && (is_number || Schedule::parse(&format!("0 0 * * {word}"), "UTC").is_ok())
 }
 
-/// Reads `NAME = value` as Debian's cron does; quotes around both are dropped.
+/// Reads `NAME = value` as Debian's cron does, without quotes around the name and the value;
+/// `None`: the line is something else.
 pub(crate) fn variable(line: &str) -> Option<(String, String)> {
     let (name, rest) = match unquote(line) {
         Unquoted::Closed(name, rest) => (name, rest),
@@ -407,8 +423,10 @@ pub(crate) fn variable(line: &str) -> Option<(String, String)> {
         Unquoted::Bare if !value.is_empty() => value,
         _ => return None,
     };
-    let is_name = !name.is_empty() && !name.contains('=');
-    is_name.then(|| (name.to_owned(), value.to_owned()))
+    if name.is_empty() || name.contains('=') {
+        return None;
+    }
+    Some((name.to_owned(), value.to_owned()))
 }
 
 /// A text whose first character may be a quote.
@@ -425,11 +443,14 @@ fn unquote(text: &str) -> Unquoted<'_> {
     let Some(quote) = text.chars().next().filter(|c| "\"'".contains(*c)) else {
         return Unquoted::Bare;
     };
-    let closed = text[1..].split_once(quote);
-    closed.map_or(Unquoted::Unclosed, |(inner, rest)| Unquoted::Closed(inner, rest))
+    match text[1..].split_once(quote) {
+        Some((inner, rest)) => Unquoted::Closed(inner, rest),
+        None => Unquoted::Unclosed,
+    }
 }
 
-/// Splits a line after its first `count` words. Blanks between the words become one.
+/// Splits a line after its first `count` words, and joins these with one blank; `None`: the line
+/// has fewer words.
 fn split_words(line: &str, count: usize) -> Option<(String, &str)> {
     let (mut words, mut rest) = (Vec::new(), line);
     for _ in 0..count {
@@ -440,22 +461,25 @@ fn split_words(line: &str, count: usize) -> Option<(String, &str)> {
     Some((words.join(" "), rest))
 }
 
-/// Returns whether cron accepts a schedule. Cron ignores a whole crontab that has a schedule which
-/// it does not accept.
+/// Returns whether cron accepts a schedule. If not, cron ignores the whole crontab.
 fn cron_accepts(schedule: &str) -> bool {
-    let read = match schedule.starts_with('@') {
-        true => schedule.to_owned(),
-        false => schedule.split(' ').map(read_by_cron).collect::<Vec<_>>().join(" "),
+    let read = if schedule.starts_with('@') {
+        schedule.to_owned()
+    } else {
+        schedule.split(' ').map(read_by_cron).collect::<Vec<_>>().join(" ")
     };
     Schedule::parse(&read, "UTC").is_ok_and(|schedule| !schedule.extends_cron())
 }
 
-/// Returns a field without the text that cron ignores, as in `5;`. A range becomes its two ends,
-/// because cron accepts one that runs backwards.
+/// Returns a field as `Schedule` must read it to accept what cron accepts. Removes text that cron
+/// ignores, as in `5;`. A range becomes its two ends, because cron accepts ranges that run
+/// backwards.
 fn read_by_cron(field: &str) -> String {
+    /// Splits a text after its first word.
     fn word(text: &str) -> (&str, &str) {
         text.split_at(text.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(text.len()))
     }
+    /// If the text begins with this sign, splits it after the word that follows.
     fn word_after(sign: char, text: &str) -> (Option<&str>, &str) {
         let found = text.strip_prefix(sign).map(word);
         found.map_or((None, text), |(word, rest)| (Some(word), rest))
@@ -482,8 +506,8 @@ fn read_by_cron(field: &str) -> String {
     items.join(",")
 }
 
-/// Splits at the first bare `%`. Cron passes the rest to the command; it ends in a newline then,
-/// unless it is empty.
+/// Splits a line of a crontab at the first bare `%` into the command and its input. Cron ends the
+/// input with a newline, unless it is empty.
 ///
 /// In the command, `\%` is a `%` and `\\` is a `\`. In the input, `\%` is a `%`, even after a `\`,
 /// and each other `%` is the end of a line.
@@ -493,15 +517,16 @@ fn split_input(line: &str) -> (String, Option<String>) {
     while let Some(c) = characters.next() {
         match (c, characters.as_str().chars().next()) {
             ('%', _) => {
-                let lines = characters.as_str().replace("\\%", "\0");
-                let mut input = lines.replace('%', "\n").replace('\0', "%");
+                // A NUL stands for an escaped `%`; no line of a crontab has one.
+                let with_nul = characters.as_str().replace("\\%", "\0");
+                let mut input = with_nul.replace('%', "\n").replace('\0', "%");
                 if !input.is_empty() && !input.ends_with('\n') {
                     input.push('\n');
                 }
                 return (command, Some(input));
             }
             ('\\', Some('%' | '\\')) => command.extend(characters.next()),
-            // The next character is not special.
+            // Keep another backslash, and the next character, whatever it is.
             ('\\', next) => {
                 characters.next();
                 command.push(c);
@@ -518,9 +543,13 @@ fn redirection(input: &str) -> String {
     if input.is_empty() {
         return "</dev/null".to_owned();
     }
-    let ends = std::iter::once("END".to_owned()).chain((2..).map(|n| format!("END_{n}")));
-    let is_free = |end: &String| input.lines().all(|line| line != end);
-    let end = ends.into_iter().find(is_free).unwrap_or_default();
+    // No line of the input may be the word that ends the here-document.
+    let mut end = "END".to_owned();
+    let mut number = 1;
+    while input.lines().any(|line| line == end) {
+        number += 1;
+        end = format!("END_{number}");
+    }
     format!("<<'{end}'\n{input}{end}")
 }
 
@@ -529,7 +558,7 @@ fn quoted(name: &str) -> String {
     if name.contains('.') { toml_text(name) } else { name.to_owned() }
 }
 
-/// TOML allows no control characters in comments.
+/// Replaces control characters by blanks, because TOML does not allow them in comments.
 fn without_control(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

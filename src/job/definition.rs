@@ -50,8 +50,8 @@ words! {
 #[derive(Clone, Debug)]
 pub(crate) struct Definition {
     pub(crate) name: String,
-    /// The values of the columns of `job_definitions`; durations are in seconds. A missing value
-    /// is NULL.
+    /// The values of the columns of `job_definitions`; durations are in seconds. A column without a
+    /// value here is NULL.
     pub(crate) row: Value,
     pub(crate) schedule: Option<Schedule>,
     /// Whether neither the job nor `[defaults]` gives a time zone.
@@ -59,11 +59,11 @@ pub(crate) struct Definition {
 }
 
 impl Definition {
-    /// Returns the values as PostgreSQL reads them. Version 14 reads no number of seconds above 68
-    /// years.
+    /// Returns the values as PostgreSQL reads them. Writes durations as hours and seconds, because
+    /// PostgreSQL 14 can't read a number of seconds above 68 years.
     pub(crate) fn columns(&self) -> Value {
         let mut row = self.row.clone();
-        for key in KEYS.iter().filter(|key| matches!(key.check, Check::Duration(..))) {
+        for key in KEYS.iter().filter(|key| matches!(key.check, TimeSpan(..))) {
             if let Some(seconds) = row[key.name].as_f64() {
                 row[key.name] =
                     format!("{:.0}h {}s", seconds.div_euclid(3600.0), seconds % 3600.0).into();
@@ -73,7 +73,7 @@ impl Definition {
     }
 }
 
-/// What a file has.
+/// The contents of a file.
 #[derive(Debug)]
 pub(crate) struct DefinitionFile {
     /// Its name in `[file]`.
@@ -84,7 +84,7 @@ pub(crate) struct DefinitionFile {
 /// A mistake in a file.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Problem {
-    /// From 1.
+    /// Counts from 1.
     pub(crate) line: usize,
     pub(crate) what: String,
 }
@@ -105,7 +105,7 @@ pub(super) struct Key {
 /// The rule for a key's value.
 #[derive(Clone, Copy)]
 pub(super) enum Check {
-    /// Any value, or a value that is checked together with other keys.
+    /// Any value, perhaps because it is checked later, together with other keys.
     Any,
     Text(fn(&str) -> Result<(), String>),
     Word(&'static [&'static str]),
@@ -115,14 +115,14 @@ pub(super) enum Check {
     /// A whole number from the first one to the second one.
     Number(i32, i32),
     /// A duration from the first one to the second one.
-    Duration(Duration, Duration),
+    TimeSpan(Duration, Duration),
     Boolean,
     /// A name, or a table with `name` and `most`.
     Lock,
     /// The name of another job, which a run enqueues when it ends.
     Hook,
 }
-use Check::{Any, Boolean, Hook, Jobs, List, Lock, Number, Text, Word};
+use Check::{Any, Boolean, Hook, Jobs, List, Lock, Number, Text, TimeSpan, Word};
 
 pub(super) const fn key(name: &'static str, check: Check) -> Key {
     Key { name, check, needs: None, default: || Value::Null, is_visible: true }
@@ -179,19 +179,19 @@ pub(super) const KEYS: &[Key] = &[
     key("pass_result", Boolean).with_default(|| json!(false)),
     key("result", Word(&ResultForm::WORDS)).with_default(|| json!(ResultForm::default())),
     key("max_attempts", Number(1, MOST_ATTEMPTS)).with_default(|| json!(10)),
-    key("timeout", Check::Duration(TIMEOUT_RANGE.0, TIMEOUT_RANGE.1)),
-    key("max_age", Check::Duration(duration::MINUTE, LONGEST_AGE)),
-    key("max_lag", Check::Duration(duration::MINUTE, LONGEST_AGE)),
+    key("timeout", TimeSpan(TIMEOUT_RANGE.0, TIMEOUT_RANGE.1)),
+    key("max_age", TimeSpan(duration::MINUTE, LONGEST_AGE)),
+    key("max_lag", TimeSpan(duration::MINUTE, LONGEST_AGE)),
     key("alert_after", Number(0, 1000)).with_default(|| json!(3)),
     key("usual", Text(check_usual)),
-    key("expires", Check::Duration(EXPIRES_RANGE.0, EXPIRES_RANGE.1)),
-    key("keep", Check::Duration(Duration::ZERO, duration::CENTURY)),
-    key("keep_dead", Check::Duration(Duration::ZERO, duration::CENTURY)),
+    key("expires", TimeSpan(EXPIRES_RANGE.0, EXPIRES_RANGE.1)),
+    key("keep", TimeSpan(Duration::ZERO, duration::CENTURY)),
+    key("keep_dead", TimeSpan(Duration::ZERO, duration::CENTURY)),
     key("backoff", Text(|text| backoff::check(text).map(drop)))
         .with_default(|| json!(backoff::DEFAULT)),
     key("priority", Number(i32::MIN, i32::MAX)).with_default(|| json!(0)),
     key("queue", Text(|text| queue(text).map(drop))).with_default(|| json!("default")),
-    key("spread", Check::Duration(Duration::ZERO, duration::DAY)).with_default(|| json!(0.0)),
+    key("spread", TimeSpan(Duration::ZERO, duration::DAY)).with_default(|| json!(0.0)),
     key("on_dead", Hook),
     key("on_success", Hook),
     key("on_end", Hook),
@@ -214,7 +214,7 @@ pub(super) const HTTP_KEYS: [&str; 6] =
     ["url", "method", "headers", "timeout", "redirects", "transient_statuses"];
 /// The values of `enqueue_may_set`.
 const MAY_SET: &[&str] = &["queue", "priority", "timeout", "max_attempts", "backoff"];
-/// The number of intervals between nominal times that are compared with `spread`.
+/// How many intervals between nominal times are compared with `spread`.
 const INTERVALS: usize = 100;
 /// The maximum of `max_age` and `max_lag`.
 const LONGEST_AGE: Duration = Duration::from_secs(366 * 86400);
@@ -229,46 +229,46 @@ const MOST_PREDECESSORS: usize = 100;
 /// The most jobs of a file. Reading that many takes about 100 MB.
 const MOST_JOBS: usize = 10_000;
 
-/// Reads a file. A schedule must fire after `now`. Returns one mistake per job, by line.
+/// Reads a file. Each schedule must fire after `now`. Fails with all mistakes, sorted by line.
 pub(crate) fn read(text: &str, now: DateTime<Utc>) -> Result<DefinitionFile, Vec<Problem>> {
     let file = DeTable::parse(text).map_err(|error| {
-        let what = error.message().replace('\n', " ");
+        let message = error.message().replace('\n', " ");
         let span = error.span().unwrap_or_default();
-        // The parser does not name a duplicate key, and only its message shows that error.
+        // The parser does not name a duplicate key.
         let what = match text.get(span.clone()) {
-            Some(key) if what == "duplicate key" => format!("{what} `{key}`"),
-            _ => what,
+            Some(key) if message == "duplicate key" => format!("{message} `{key}`"),
+            _ => message,
         };
-        numbered(text, vec![Problem { line: span.start, what }])
+        at_lines(text, vec![(span.start, what)])
     })?;
-    let (mut definitions, mut problems) = (Vec::new(), Vec::new());
     let defaults = file.get_ref().get("defaults").map(Spanned::get_ref);
-    // Mistakes in `[defaults]` are reported once, not for each job.
-    let is_valid = |defaults: &&DeValue<'_>| read_table("defaults", defaults).is_ok();
-    let defaults = defaults.filter(is_valid).and_then(DeValue::as_table);
-    let mut tables = [("file", Map::new()), ("defaults", Map::new())];
+    // Give the jobs no wrong defaults: their mistakes are reported once, below, not for each job.
+    let valid_defaults = defaults
+        .filter(|defaults| read_table("defaults", defaults).is_ok())
+        .and_then(DeValue::as_table);
+    let (mut definitions, mut problems) = (Vec::new(), Vec::new());
+    let (mut of_file, mut of_defaults) = (Map::new(), Map::new());
     for (key, value) in file.get_ref() {
-        let (name, at) = (key.get_ref(), key.span().start);
-        let read = if let Some((name, values)) = tables.iter_mut().find(|(known, _)| name == known)
-        {
-            read_table(name, value.get_ref()).map(|read| *values = read)
-        } else if name == "jobs" {
-            read_jobs(value.get_ref(), defaults, now, &mut definitions)
-        } else {
-            let known = did_you_mean::key_suggestion(name, ["jobs", "defaults", "file"]);
-            let holds = "a file holds [jobs.NAME] tables, [defaults] and [file]";
-            Err(vec![format!("unknown key `{name}`; {holds}{known}").into()])
+        let (name, value) = (key.get_ref().as_ref(), value.get_ref());
+        let read = match name {
+            "file" => read_table(name, value).map(|read| of_file = read),
+            "defaults" => read_table(name, value).map(|read| of_defaults = read),
+            "jobs" => read_jobs(value, valid_defaults, now, &mut definitions),
+            _ => {
+                let known = did_you_mean::key_suggestion(name, ["jobs", "defaults", "file"]);
+                let holds = "a file holds [jobs.NAME] tables, [defaults] and [file]";
+                Err(vec![format!("unknown key `{name}`; {holds}{known}").into()])
+            }
         };
-        let at_place =
-            |mistake: Mistake| Problem { line: mistake.place.unwrap_or(at), what: mistake.why };
-        problems.extend(read.err().into_iter().flatten().map(at_place));
+        for Mistake { place, why } in read.err().into_iter().flatten() {
+            problems.push((place.unwrap_or(key.span().start), why));
+        }
     }
     if !problems.is_empty() {
-        return Err(numbered(text, problems));
+        return Err(at_lines(text, problems));
     }
-    let [(_, of_file), (_, mut of_all)] = tables;
-    of_all.retain(|name, _| KEYS.iter().any(|key| key.name == name && key.is_hook()));
-    set_hooks(&mut definitions, &of_all);
+    of_defaults.retain(|name, _| KEYS.iter().any(|key| key.name == name && key.is_hook()));
+    set_hooks(&mut definitions, &of_defaults);
     let name = of_file.get("name").and_then(Value::as_str).map(str::to_owned);
     Ok(DefinitionFile { name, definitions })
 }
@@ -319,23 +319,28 @@ fn read_table(name: &str, table: &DeValue<'_>) -> Result<Map<String, Value>, Vec
 
 /// Gives the jobs the hooks of `[defaults]` that they do not set. A job that is itself a hook gets
 /// no hook.
-fn set_hooks(definitions: &mut [Definition], defaults: &Map<String, Value>) {
-    let rows = definitions.iter().map(|definition| &definition.row);
+fn set_hooks(definitions: &mut [Definition], default_hooks: &Map<String, Value>) {
     let hook_keys = KEYS.iter().filter(|key| key.is_hook());
-    let named = rows.flat_map(|row| hook_keys.clone().map(|key| &row[key.name]));
-    let hooks = named.chain(defaults.values()).filter_map(Value::as_str).map(str::to_owned);
-    let hooks: Vec<_> = hooks.collect();
+    let of_jobs = definitions
+        .iter()
+        .flat_map(|definition| hook_keys.clone().map(|key| &definition.row[key.name]));
+    let jobs_that_are_hooks: Vec<_> = of_jobs
+        .chain(default_hooks.values())
+        .filter_map(Value::as_str)
+        .map(str::to_owned)
+        .collect();
     for Definition { name, row, .. } in definitions {
-        if let Some(row) = row.as_object_mut().filter(|_| !hooks.contains(name)) {
-            for (key, hook) in defaults {
+        if let Some(row) = row.as_object_mut().filter(|_| !jobs_that_are_hooks.contains(name)) {
+            for (key, hook) in default_hooks {
                 row.entry(key).or_insert_with(|| hook.clone());
             }
         }
     }
 }
 
-/// Adds the defaults that a job does not set, except hooks, see `set_hooks`. A default has no
-/// effect without the key that it needs, or if the job's keys exclude it.
+/// Returns the table of a job with the defaults that it does not set. Leaves out hooks, which
+/// `set_hooks` sets later, defaults without the key that they need, and those that `after`
+/// excludes.
 fn with_defaults<'a>(job: &DeTable<'a>, defaults: &DeTable<'a>) -> DeTable<'a> {
     let mut table = job.clone();
     let has = |key: &str| job.contains_key(key) || defaults.contains_key(key);
@@ -348,21 +353,23 @@ fn with_defaults<'a>(job: &DeTable<'a>, defaults: &DeTable<'a>) -> DeTable<'a> {
     table
 }
 
-/// Sorts problems by their offsets in the text, and replaces each offset by the line.
-fn numbered(text: &str, mut problems: Vec<Problem>) -> Vec<Problem> {
-    problems.sort_by_key(|problem| problem.line);
-    let (mut line, mut counted) = (1, 0);
-    for problem in &mut problems {
-        let offset = problem.line.min(text.len());
-        line += text[counted..offset].matches('\n').count();
-        (problem.line, counted) = (line, offset);
+/// Turns mistakes and their offsets in the text into problems with line numbers, sorted by line.
+fn at_lines(text: &str, mut mistakes: Vec<(usize, String)>) -> Vec<Problem> {
+    mistakes.sort_by_key(|(offset, _)| *offset);
+    let mut problems = Vec::new();
+    let (mut line, mut counted_until) = (1, 0);
+    for (offset, what) in mistakes {
+        let offset = offset.min(text.len());
+        line += text[counted_until..offset].matches('\n').count();
+        counted_until = offset;
+        problems.push(Problem { line, what });
     }
     problems
 }
 
 /// A mistake in a file, in the words for its author.
 struct Mistake {
-    /// The offset of the key, if it is at one.
+    /// The offset of the wrong key in the text; `None`: the mistake is about the whole table.
     place: Option<usize>,
     why: String,
 }
@@ -401,11 +408,11 @@ impl Keys<'_> {
     fn unknown(self, known: &[&str]) -> impl Iterator<Item = Mistake> {
         let keys = self.table.keys().map(|key| key.get_ref().as_ref());
         keys.filter(|key| !known.contains(key)).map(move |key| {
-            let mut meant = did_you_mean::key_suggestion(key, known.iter().copied());
-            if meant.is_empty() {
-                meant = format!("; known are {}", known.join(", "));
+            let mut remedy = did_you_mean::key_suggestion(key, known.iter().copied());
+            if remedy.is_empty() {
+                remedy = format!("; known are {}", known.join(", "));
             }
-            self.wrong(key, &format!("unknown key{meant}"))
+            self.wrong(key, &format!("unknown key{remedy}"))
         })
     }
 
@@ -416,9 +423,11 @@ impl Keys<'_> {
         mistakes.extend(self.unknown(&names));
         let mut values = Map::new();
         for key in known {
-            let value = self.table.get(key.name);
-            match value.map(|value| key.check.read(to_json(value.get_ref())?)).transpose() {
-                Ok(value) => values.extend(value.map(|value| (key.name.to_owned(), value))),
+            let Some(value) = self.table.get(key.name) else { continue };
+            match to_json(value.get_ref()).and_then(|value| key.check.read(value)) {
+                Ok(value) => {
+                    values.insert(key.name.to_owned(), value);
+                }
                 Err(why) => mistakes.push(self.wrong(key.name, &why)),
             }
         }
@@ -441,24 +450,25 @@ fn read_job<'a>(
     let keys = Keys { table: with_defaults.as_ref().unwrap_or(table), prefix: "" };
     let mut mistakes = Vec::new();
     let mut values = keys.read(KEYS, &mut mistakes);
-    let has_action = JobKind::ALL
+    // A wrong `shell` or `http` is missing in `values`, and is one of the mistakes already.
+    let action_is_wrong = JobKind::ALL
         .iter()
-        .all(|kind| !keys.has(kind.as_str()) || values.contains_key(kind.as_str()));
-    let (kind, action) = match has_action {
-        true => accepted(take_action(keys, &mut values), &mut mistakes),
-        // The mistake in its value was found above.
-        false => Default::default(),
+        .any(|kind| keys.has(kind.as_str()) && !values.contains_key(kind.as_str()));
+    let (kind, action) = if action_is_wrong {
+        Default::default()
+    } else {
+        accepted(take_action(keys, &mut values), &mut mistakes)
     };
-    let defaults = KEYS.iter().map(|key| (key.name.to_owned(), (key.default)()));
-    let mut row = Map::from_iter(defaults);
-    row.retain(|_, default| !default.is_null());
+    let usual_values = KEYS.iter().map(|key| (key.name.to_owned(), (key.default)()));
+    let mut row = Map::from_iter(usual_values);
+    row.retain(|_, value| !value.is_null());
     row.extend(values);
     let mut row = Value::Object(row);
     (row["name"], row["kind"], row["action"]) = (name.into(), json!(kind), action.into());
     for key in KEYS.iter().filter(|key| keys.has(key.name)) {
         let Some(needed) = key.needs.filter(|needed| !keys.has(needed)) else { continue };
         let rest = match (needed, keys.has("http")) {
-            // The job has nothing to run, which is a mistake of its own.
+            // Without `shell` and `http`, the job has nothing to run, which is another mistake.
             ("shell", false) => continue,
             ("shell", true) => ", and this job has `http`",
             _ => "; add it",
@@ -480,7 +490,8 @@ fn read_job<'a>(
     }
 }
 
-/// Returns the value, or an empty one after a mistake, so that the next key can be checked, too.
+/// Returns the value. After a mistake, notes it and returns an empty value, so that the other keys
+/// can be checked, too.
 fn accepted<T: Default>(result: Result<T, Mistake>, mistakes: &mut Vec<Mistake>) -> T {
     result.unwrap_or_else(|mistake| {
         mistakes.push(mistake);
@@ -507,7 +518,7 @@ fn read_schedule(
 }
 
 impl Check {
-    /// Checks a value, and returns it as its column has it.
+    /// Checks a value, and returns it in the form of its column.
     fn read(self, value: Value) -> Result<Value, String> {
         match self {
             Any => {}
@@ -531,14 +542,14 @@ impl Check {
             Boolean => require(value.is_boolean(), || "must be true or false".to_owned())?,
             Lock => check_lock(&value)?,
             Hook => match text(&value)? {
-                // As if `[defaults]` did not have the key.
+                // The job has no hook, even if `[defaults]` has one.
                 "" => return Ok(Value::Null),
                 job => check_name(job)?,
             },
-            Check::Duration(..) if value.is_number() => {
+            TimeSpan(..) if value.is_number() => {
                 return Err(format!("must be a string with a unit, such as \"{value}s\""));
             }
-            Check::Duration(least, most) => {
+            TimeSpan(least, most) => {
                 let length = duration::parse_within(text(&value)?, least, most)?;
                 return Ok(length.as_secs_f64().into());
             }
@@ -582,8 +593,9 @@ fn take_action(
         .map_err(|why| job.wrong("payload", without_position(&why)))?;
     let read = Action::of_definition(kind, &Value::Object(action.clone()).to_string(), &payload);
     read.and_then(|action| action.check_program()).map_err(|why| {
-        // Name the key as the file does.
+        // In a file, the key of a command is `shell`.
         let why = without_position(&why).replace("`command`", "`shell`");
+        // Find the line of the key that the message names in backquotes.
         let keys = call.unwrap_or(job);
         let named = why.split('`').nth(1).filter(|named| keys.has(named));
         match named.or_else(|| why.starts_with("header").then_some("headers")) {
@@ -594,15 +606,16 @@ fn take_action(
     Ok((kind, action))
 }
 
-/// Removes the position within the JSON that the TOML was turned into.
+/// Removes the position from a message of the JSON parser: it is a position in JSON that was made
+/// from the file.
 fn without_position(why: &str) -> &str {
     why.rsplit_once(", at line 1 column ").map_or(why, |(why, _)| why)
 }
 
-/// Refuses a spread that is longer than the interval between two nominal times. With
-/// `overlap = "skip"`, a run that still waits for its delay would make the schedule skip the next.
+/// With `overlap = "skip"`, refuses a spread that is longer than the interval between two nominal
+/// times: a run that still waits for its delay would make the schedule skip the next time.
 fn check_spread(schedule: &str, row: &Value) -> Result<(), String> {
-    // Computed in UTC and from a fixed day, so that a file that is valid today stays valid.
+    // Compute times in UTC from a fixed day, so that a file that is valid today stays valid.
     let times: Vec<_> =
         Schedule::parse(schedule, "UTC")?.fires(DateTime::UNIX_EPOCH).take(INTERVALS + 1).collect();
     let intervals = times.windows(2).filter_map(|pair| (pair[1].at - pair[0].at).to_std().ok());
@@ -666,6 +679,7 @@ fn check_worker(name: &Value) -> Result<(), String> {
 
 /// Checks a rate: a number of starts and a time with one unit, as in `60/1m`.
 fn check_rate(text: &str) -> Result<(), String> {
+    // The number of starts has the rule of the number before a unit.
     let is_rate = text.split_once('/').is_some_and(|(starts, time)| {
         is_plain_length(time) && is_plain_length(&format!("{starts}s"))
     });
@@ -683,7 +697,8 @@ fn check_usual(text: &str) -> Result<(), String> {
     require(text == "off" || is_range, || rule.to_owned())
 }
 
-/// Whether it is a number and a unit, which PostgreSQL splits.
+/// Returns whether a text is a whole number and one unit, as 10m. PostgreSQL splits it into these
+/// two.
 fn is_plain_length(text: &str) -> bool {
     text.strip_suffix(['s', 'm', 'h', 'd']).is_some_and(|number| {
         (1..=6).contains(&number.len())
@@ -692,9 +707,9 @@ fn is_plain_length(text: &str) -> bool {
     })
 }
 
-/// Checks what becomes of missed times: `skip`, `one`, `all` or `all:N`.
+/// Checks which missed times fire: `skip`, `one`, `all` or `all:N`.
 fn check_catch_up(text: &str) -> Result<(), String> {
-    // The CHECK of the table allows no sign and no leading zero.
+    // Compare N with the text, because the CHECK of the table allows no sign and no leading zero.
     let limit = text.strip_prefix("all:").and_then(|digits| digits.parse::<usize>().ok());
     let is_limit = limit.is_some_and(|limit| {
         (1..=CATCH_UP_LIMIT).contains(&limit) && text == format!("all:{limit}")
@@ -704,7 +719,7 @@ fn check_catch_up(text: &str) -> Result<(), String> {
     })
 }
 
-/// Checks the name of a job: no name of a built-in job.
+/// Checks the name of a definition, which must not be that of a built-in job.
 pub(crate) fn check_name(name: &str) -> Result<(), String> {
     if action::is_built_in(name) {
         return Err("is the name of a built-in job".to_owned());
@@ -716,17 +731,17 @@ pub(crate) fn check_name(name: &str) -> Result<(), String> {
 /// Checks the name of a queue and returns it.
 pub(crate) fn queue(name: &str) -> Result<String, String> {
     let rule = "a queue's name has 1 to 63 letters, digits or _ . : -";
-    is_plain(name).then(|| name.to_owned()).ok_or_else(|| rule.to_owned())
+    require(is_plain(name), || rule.to_owned()).map(|()| name.to_owned())
 }
 
-/// Checks the name of a file.
+/// Checks the name of a file and returns it.
 pub(crate) fn file(name: &str) -> Result<String, String> {
     let rule = "a file's name has 1 to 63 letters, digits or _ . : -";
-    is_plain(name).then(|| name.to_owned()).ok_or_else(|| rule.to_owned())
+    require(is_plain(name), || rule.to_owned()).map(|()| name.to_owned())
 }
 
-/// Whether a name has only letters, digits and `_.:-`, and none of `.:-` first. The CHECK
-/// constraints of the tables have the same rule.
+/// Returns whether a name has only letters, digits and `_.:-`, and begins with none of `.:-`. The
+/// CHECK constraints of the tables have the same rule.
 fn is_plain(name: &str) -> bool {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     name.len() <= 63
@@ -736,9 +751,9 @@ fn is_plain(name: &str) -> bool {
 
 /// Converts a value of the file into JSON, and refuses what PostgreSQL or JSON can't store.
 fn to_json(value: &DeValue<'_>) -> Result<Value, String> {
-    let without_nul = |text: &str| match text.contains('\0') {
-        true => Err("has a NUL, which can't be stored".to_owned()),
-        false => Ok(text.to_owned()),
+    let without_nul = |text: &str| {
+        require(!text.contains('\0'), || "has a NUL, which can't be stored".to_owned())
+            .map(|()| text.to_owned())
     };
     Ok(match value {
         DeValue::String(text) => without_nul(text)?.into(),

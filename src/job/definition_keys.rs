@@ -17,8 +17,8 @@ fn all_keys() -> impl Iterator<Item = Key> {
     KEYS.iter().copied().chain([key("file", Check::Any)])
 }
 
-/// Returns the keys that have a value, in the order of the reference. `stored` is the result of
-/// `jobctl.definition_keys`.
+/// Returns the keys to show, with their values, in the order of the reference. `stored` is the
+/// result of `jobctl.definition_keys`.
 pub(crate) fn shown(stored: &Value) -> Vec<(&'static str, Value)> {
     all_keys().filter_map(|key| Some((key.name, shown_value(stored, key)?))).collect()
 }
@@ -26,23 +26,29 @@ pub(crate) fn shown(stored: &Value) -> Vec<(&'static str, Value)> {
 /// Returns the keys that differ. Calls are compared key by key, as `http.url`.
 pub(crate) fn differing(old: &Value, new: &Value) -> Vec<Difference> {
     let are_calls = old["http"].is_object() && new["http"].is_object();
-    let keys = all_keys().flat_map(|key| match key.name {
-        "http" if are_calls => HTTP_KEYS.map(|part| (key, Some(part))).to_vec(),
-        _ => vec![(key, None)],
-    });
-    let text = |stored, key, part| {
-        let value = shown_value(stored, key)?;
-        Some(member_or_whole(&value, part)).filter(|value| !value.is_null()).map(toml)
-    };
-    keys.filter(|(key, part)| {
-        member_or_whole(&old[key.name], *part) != member_or_whole(&new[key.name], *part)
-    })
-    .map(|(key, part)| {
-        let name = key.name;
-        let name = part.map_or_else(|| name.to_owned(), |part| format!("{name}.{part}"));
-        (name, text(old, key, part), text(new, key, part))
-    })
-    .collect()
+    let mut differences = Vec::new();
+    for key in all_keys() {
+        // The parts of the key to compare; `None` is the whole value.
+        let parts = match key.name {
+            "http" if are_calls => HTTP_KEYS.map(Some).to_vec(),
+            _ => vec![None],
+        };
+        for part in parts {
+            if part_of(&old[key.name], part) == part_of(&new[key.name], part) {
+                continue;
+            }
+            let shown = |stored: &Value| {
+                let value = shown_value(stored, key)?;
+                Some(part_of(&value, part)).filter(|value| !value.is_null()).map(toml)
+            };
+            let name = match part {
+                Some(part) => format!("{}.{part}", key.name),
+                None => key.name.to_owned(),
+            };
+            differences.push((name, shown(old), shown(new)));
+        }
+    }
+    differences
 }
 
 /// Returns the event of a change for the trail: its action, and the keys with their old and new
@@ -52,14 +58,15 @@ pub(crate) fn event(
     after: &Value,
 ) -> Option<(&'static str, Option<String>)> {
     let Some(before) = before else { return Some(("add", None)) };
-    let words = |(name, old, new): Difference| {
+    let in_words = |(name, old, new): Difference| {
+        // Of other keys, viewers of the trail may read only the name.
         if !all_keys().any(|key| key.is_visible && key.name == name) {
             return name;
         }
         let [old, new] = [old, new].map(|value| value.unwrap_or_else(|| "none".to_owned()));
         format!("{name} {old} -> {new}")
     };
-    let keys: Vec<_> = differing(before, after).into_iter().map(words).collect();
+    let keys: Vec<_> = differing(before, after).into_iter().map(in_words).collect();
     let action = match (before["enabled"] == true, after["enabled"] == true) {
         _ if keys.is_empty() => return None,
         (false, true) => "enable",
@@ -69,18 +76,20 @@ pub(crate) fn event(
     Some((action, Some(keys.join(", "))))
 }
 
-/// Returns the time limit of an attempt, if it has one.
+/// Returns the time limit of an attempt, if it has one: that of the definition, or else that of its
+/// call.
 pub(crate) fn timeout(stored: &Value) -> Option<Duration> {
-    let own = stored["timeout"].as_f64().and_then(|own| Duration::try_from_secs_f64(own).ok());
+    let seconds = stored["timeout"].as_f64();
+    let of_definition = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let of_call = stored["http"].as_object().map(|call| {
         let given = call.get("timeout").and_then(Value::as_str);
         given.and_then(|given| duration::parse(given).ok()).unwrap_or(HTTP_TIMEOUT)
     });
-    own.or(of_call)
+    of_definition.or(of_call)
 }
 
-/// Returns one key of a call, or the whole value.
-fn member_or_whole<'a>(value: &'a Value, part: Option<&str>) -> &'a Value {
+/// Returns this part of a value, or the whole value.
+fn part_of<'a>(value: &'a Value, part: Option<&str>) -> &'a Value {
     part.map_or(value, |part| &value[part])
 }
 
@@ -104,18 +113,19 @@ pub(crate) fn summary(stored: &Value) -> String {
 fn shown_value(stored: &Value, key: Key) -> Option<Value> {
     let value = stored.get(key.name).filter(|value| !value.is_null())?;
     match key.name {
-        // A default of these keys tells nothing about the job, so only another value is shown.
+        // Hide the defaults of these keys, which say nothing about the job.
         "payload" | "each_worker" | "snooze" | "pass_result" | "result" | "alert_after"
             if *value == (key.default)() =>
         {
             None
         }
-        // These keys have an effect only for a schedule. With one, their defaults are shown, too.
+        // Hide the defaults of these keys without a schedule, because they have no effect.
         "catch_up" | "overlap" if *value == (key.default)() && stored["schedule"].is_null() => None,
         "spread" if value.as_f64() == Some(0.0) => None,
-        // The key has no effect without another one, such as `time_zone` without `schedule`.
+        // Hide a key that has no effect without another one, such as `time_zone` without
+        // `schedule`.
         _ if key.needs.is_some_and(|needed| stored[needed].is_null()) => None,
-        _ if matches!(key.check, Check::Duration(..)) => {
+        _ if matches!(key.check, Check::TimeSpan(..)) => {
             let seconds = Duration::try_from_secs_f64(value.as_f64()?).ok()?;
             Some(duration::show(seconds).into())
         }
@@ -131,7 +141,8 @@ fn redacted(kind: &str, action: &Value) -> Value {
     serde_json::from_str(shown.get()).unwrap_or_default()
 }
 
-/// Returns a text in the syntax of TOML: as in JSON, but TOML has another control character.
+/// Returns a text in the syntax of TOML. This is that of JSON, except that TOML also requires an
+/// escape for U+007F.
 pub(crate) fn toml_text(text: &str) -> String {
     json!(text).to_string().replace('\u{7f}', "\\u007f")
 }

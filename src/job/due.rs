@@ -6,20 +6,22 @@ use std::time::Duration;
 use chrono::{DateTime, TimeDelta, Utc};
 use cron_zone::{Error, Schedule};
 
-/// A nominal time older than this was missed: no tick ran when it came.
+/// A nominal time is missed if it is older than this: no tick ran when it came.
 const ON_TIME: TimeDelta = TimeDelta::minutes(2);
-/// Nominal times fired by one statement. They take a tenth of its time limit of ten seconds.
+/// The most nominal times that one statement fires: to fire them takes one second, a tenth of its
+/// time limit.
 const TIMES_AT_ONCE: usize = 5000;
 /// The wait until a schedule that cannot be fired is read again.
 const BROKEN_PAUSE: TimeDelta = TimeDelta::hours(1);
-/// A schedule that fires this much too early, because a clock was ahead, is not reported.
+/// A stored next time may be too late by this much, because a clock was ahead, without a report.
 const CLOCK_TOLERANCE: TimeDelta = TimeDelta::minutes(5);
 
 /// A schedule whose next nominal time has come.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DueSchedule {
-    /// The id of the definition; the name is the definition's, too.
+    /// The id of the definition.
     pub(crate) id: i64,
+    /// The name of the definition.
     pub(crate) name: String,
     /// The id of a schedule that an application made; `None` for the schedule of the definition.
     pub(crate) schedule_id: Option<i64>,
@@ -30,16 +32,16 @@ pub(crate) struct DueSchedule {
     pub(crate) catch_up: String,
     /// The number of nominal times that one fire may queue.
     pub(crate) most_fires: i32,
-    /// Seconds.
+    /// In seconds.
     pub(crate) spread: f64,
-    /// The stored next time, which has come; `None` if no next time is stored yet.
+    /// The stored next time, which is due; `None` if no next time is stored yet.
     pub(crate) seen: Option<DateTime<Utc>>,
     /// When an application stored its schedule: its first time is later.
     pub(crate) stored_at: Option<DateTime<Utc>>,
     /// The bounds of the times of an application's schedule, both inclusive.
     pub(crate) starts_at: Option<DateTime<Utc>>,
     pub(crate) ends_at: Option<DateTime<Utc>>,
-    /// An application's schedule skips earlier times, because its job was paused.
+    /// When the job was resumed after a pause. An application's schedule skips the times before it.
     pub(crate) resumed_at: Option<DateTime<Utc>>,
     /// The database's now.
     pub(crate) now: DateTime<Utc>,
@@ -99,8 +101,8 @@ pub(crate) struct Scheduled {
 }
 
 impl FirePlan {
-    /// Whether the next time is due, too. So it is if the schedule had no stored time, and its
-    /// first time has come since the schedule was stored.
+    /// Returns whether the next time is due, too: the schedule had no stored time, and its first
+    /// time has come since the schedule was stored.
     pub(crate) fn is_due_again(&self) -> bool {
         self.put_off_until.is_none() && self.next.is_some_and(|next| next <= self.due.now)
     }
@@ -143,17 +145,19 @@ pub(crate) fn put_off(due: DueSchedule) -> FirePlan {
     FirePlan { next: due.seen, put_off_until, due, ..FirePlan::default() }
 }
 
-/// Turns a plan that is put off into one that fires, unless the schedule is broken.
+/// Turns a plan that is put off into one that fires. If the schedule is broken, fails, and the plan
+/// stays put off.
 fn set_times(plan: &mut FirePlan) -> Result<(), String> {
     let due = &plan.due;
     let schedule = Schedule::parse(&due.schedule, &due.time_zone)?;
     let is_before_end = |time: &DateTime<Utc>| due.ends_at.is_none_or(|ends| *time <= ends);
-    let is_fired = |seen: &DateTime<Utc>| {
+    let is_within_bounds = |seen: &DateTime<Utc>| {
         let begin = due.starts_at.max(due.resumed_at);
         is_before_end(seen) && begin.is_none_or(|begin| *seen >= begin)
     };
-    let Some(seen) = due.seen.filter(is_fired) else {
-        // No stored time is fired. A time after `from` may be due already.
+    let Some(seen) = due.seen.filter(is_within_bounds) else {
+        // There is no stored time to fire, so only find the next one. It may be due already: the
+        // search begins at the latest of these times, but not in the future.
         let from = due.seen.max(due.stored_at).max(due.resumed_at).unwrap_or(due.now).min(due.now);
         let next = match due.starts_at.filter(|starts| *starts > from) {
             Some(starts) => schedule.first_at(starts)?,
@@ -163,19 +167,20 @@ fn set_times(plan: &mut FirePlan) -> Result<(), String> {
         plan.put_off_until = None;
         return Ok(());
     };
-    let newest = usize::try_from(due.most_fires).unwrap_or(1);
-    // The stored time is due whatever the expression says; later times come from the expression.
+    let most_fires = usize::try_from(due.most_fires).unwrap_or(1);
     let until = due.ends_at.map_or(due.now, |ends| ends.min(due.now));
-    let (mut times, mut skipped) = schedule.missed(seen, until, newest);
-    if times.len() < newest {
+    // The newest times of the expression after the stored one, and how many were skipped.
+    let (mut times, mut skipped) = schedule.missed(seen, until, most_fires);
+    // The stored time is due, too, whatever the expression says. It is the oldest.
+    if times.len() < most_fires {
         times.insert(0, seen);
     } else {
         skipped += 1;
     }
     if due.catch_up == "skip" {
-        let before = times.len();
+        let due_times = times.len();
         times.retain(|time| due.now - *time <= ON_TIME);
-        skipped += (before - times.len()) as u64;
+        skipped += (due_times - times.len()) as u64;
     }
     let spread = Duration::try_from_secs_f64(due.spread).unwrap_or_default();
     plan.delay = delay_of(due.label(), spread).as_secs_f64();
@@ -186,17 +191,18 @@ fn set_times(plan: &mut FirePlan) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the fixed delay of a job within `spread`, in whole seconds, so that not every job starts
-/// at midnight. It is the same on every host and in every version.
+/// Returns the fixed delay of a job within `spread`, in whole seconds. It is derived from the name,
+/// so jobs with the same schedule start at different times.
 fn delay_of(name: &str, spread: Duration) -> Duration {
-    // FNV-1a, because std's hashes may change with the compiler.
+    // Hash by FNV-1a, so that all hosts and versions agree: std's hashes may change.
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
     Duration::from_secs(hash.checked_rem(spread.as_secs()).unwrap_or_default())
 }
 
-/// Corrects the state and the next time of a job if its schedule is broken.
+/// If the schedule of a job's definition is broken, sets the job's state to `broken`, and removes
+/// its next time.
 pub(crate) fn mark_broken(
     scheduled: &[Scheduled],
     job: &str,
@@ -209,35 +215,38 @@ pub(crate) fn mark_broken(
     }
 }
 
-/// Whether the schedule should fire but never will: it is unreadable, or no time matches.
+/// Returns whether the schedule should fire but never will: it can't be read, or no time matches.
 pub(crate) fn is_broken(scheduled: &Scheduled) -> bool {
-    first_from(scheduled, scheduled.now).is_some_and(|first| first.is_err())
+    first_after(scheduled, scheduled.now).is_some_and(|first| first.is_err())
 }
 
-/// Whether the schedule skips times: the stored next time is too late, for example because a clock
-/// was ahead.
+/// Returns whether the schedule skips times: the stored next time is too late, for example because
+/// a clock was ahead.
 pub(crate) fn is_skipping(scheduled: &Scheduled) -> bool {
-    let first = first_from(scheduled, scheduled.now + CLOCK_TOLERANCE).and_then(Result::ok);
-    first.zip(scheduled.next_run_at).is_some_and(|(first, next)| next > first)
+    let first = first_after(scheduled, scheduled.now + CLOCK_TOLERANCE).and_then(Result::ok);
+    first.zip(scheduled.next_run_at).is_some_and(|(first, stored)| stored > first)
 }
 
-/// Returns the first nominal time after `from`; `None` if the schedule should not fire.
-fn first_from(scheduled: &Scheduled, from: DateTime<Utc>) -> Option<Result<DateTime<Utc>, Error>> {
+/// Returns the first nominal time after `from`; `None`: the schedule is disabled or paused, or
+/// there is none.
+fn first_after(scheduled: &Scheduled, from: DateTime<Utc>) -> Option<Result<DateTime<Utc>, Error>> {
     let schedule =
         scheduled.schedule.as_ref().filter(|_| scheduled.enabled && scheduled.paused_at.is_none());
     schedule.map(|schedule| Schedule::parse(schedule, &scheduled.time_zone)?.first(from))
 }
 
-/// Returns the zones in use, each with instants at which to compare the host with the database:
-/// now, the next fires, and half a year later. UTC needs no comparison.
+/// Returns the zones in use, except UTC, each with instants at which to compare the host's rules
+/// with the database's: now, the next fires, and half a year from now, when clocks may have
+/// changed.
 pub(crate) fn zones_in_use(scheduled: &[Scheduled]) -> BTreeSet<(String, DateTime<Utc>)> {
-    let fires = |one: &&Scheduled| one.enabled && one.schedule.is_some() && one.time_zone != "UTC";
-    let instants =
-        |one: &Scheduled| [Some(one.now), one.next_run_at, Some(one.now + TimeDelta::days(183))];
-    let zones = scheduled.iter().filter(fires);
+    let mut zones = BTreeSet::new();
+    for Scheduled { schedule, time_zone, enabled, next_run_at, now, .. } in scheduled {
+        if *enabled && schedule.is_some() && time_zone != "UTC" {
+            let instants = [Some(*now), *next_run_at, Some(*now + TimeDelta::days(183))];
+            zones.extend(instants.into_iter().flatten().map(|at| (time_zone.clone(), at)));
+        }
+    }
     zones
-        .flat_map(|one| instants(one).into_iter().flatten().map(|at| (one.time_zone.clone(), at)))
-        .collect()
 }
 
 #[cfg(test)]

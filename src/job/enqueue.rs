@@ -47,10 +47,14 @@ pub(crate) fn traceparent(text: &str) -> Result<String, String> {
     const EXAMPLE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let is_hex = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
     let parts: Vec<_> = text.split('-').collect();
-    let is_known = parts.iter().map(|part| part.len()).eq([2, 32, 16, 2])
+    // Its parts: the version, the ids of the trace and of the parent, and flags. The standard
+    // forbids the version ff and ids of zeros.
+    let is_valid = parts.iter().map(|part| part.len()).eq([2, 32, 16, 2])
         && parts.iter().all(|part| part.chars().all(is_hex))
         && parts[0] != "ff"
         && parts[1..3].iter().all(|id| id.contains(|c| c != '0'));
-    let wrong = || format!("not a trace context; write one as in {EXAMPLE}");
-    is_known.then(|| text.to_owned()).ok_or_else(wrong)
+    if !is_valid {
+        return Err(format!("not a trace context; write one as in {EXAMPLE}"));
+    }
+    Ok(text.to_owned())
 }

@@ -51,10 +51,13 @@ pub(crate) enum RetryAfter {
 }
 
 impl RetryAfter {
-    /// Reads a number of seconds. A number that is too large means the longest wait.
+    /// Reads a number of seconds; `None`: the text is not a number.
     pub(crate) fn seconds(text: &str) -> Option<Self> {
-        let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        is_number.then(|| Self::In(Duration::from_secs(text.parse().unwrap_or(u64::MAX))))
+        if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        // A number that is too large means the longest wait.
+        Some(Self::In(Duration::from_secs(text.parse().unwrap_or(u64::MAX))))
     }
 
     /// Returns the wait from `now`, at most a day.
@@ -77,7 +80,7 @@ pub(crate) enum Failure {
     Timeout(Duration),
     /// The command could not be started.
     Spawn(String),
-    /// This host has no processes, descriptors or memory left now. With the system's message.
+    /// This host has no processes, descriptors or memory left now. Holds the system's message.
     Exhausted(String),
     HttpStatus {
         status: u16,
@@ -117,10 +120,11 @@ impl Failure {
     /// Returns whether the failure is permanent: another attempt can't succeed.
     pub(crate) fn is_permanent(&self) -> bool {
         match self {
-            // 8: `jobctl once` has found an open effect, whose key a person must settle. The others
-            // are those of `sysexits.h` for usage, data, permission and configuration.
+            // 8: `jobctl once` has found an open effect, whose key a person must settle. In
+            // `sysexits.h`, 64 is wrong usage, 65 wrong data, 77 no permission, and 78 a wrong
+            // configuration.
             Self::ExitCode(code) => matches!(code, 8 | 64 | 65 | 77 | 78),
-            // All statuses that RFC 9110 and RFC 6585 do not call temporary.
+            // All statuses except those that RFC 9110 and RFC 6585 call temporary.
             Self::HttpStatus { status, .. } => !matches!(status, 408 | 425 | 429 | 500..=599),
             Self::Unstartable(_) | Self::BadPayload(_) | Self::NotAllowed(_) => true,
             Self::Signal(_)
@@ -137,7 +141,7 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            // Shells report a command that a signal ended as 128 plus the signal's number.
+            // If a signal ended a command, its shell returns 128 plus the signal's number.
             Self::ExitCode(code) => match (code, signal_name(code.saturating_sub(128))) {
                 (126, _) => formatter.write_str("exit status 126 (found but not executable)"),
                 (127, _) => formatter.write_str("exit status 127 (command not found)"),
@@ -169,7 +173,8 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Returns the error, and after it the last words of the job, unless the error contains them.
+/// Returns the error and then the last words of the job, unless there are none, or the error
+/// contains them.
 pub(crate) fn with_words(error: &str, words: Option<&String>) -> String {
     match words {
         Some(words) if !error.contains(words.as_str()) => format!("{error}: {words}"),

@@ -3,8 +3,8 @@
 use crate::text::words::words;
 
 words! {
-    /// What a finding is about. The order is that of findings that are equally bad: likely causes
-    /// first.
+    /// What a finding is about. Findings of the same severity are listed in this order: likely
+    /// causes first.
     pub(crate) enum Code {
         RestoreUnaccepted = "restore_unaccepted",
         DatabaseReadOnly = "database_read_only",
@@ -40,7 +40,7 @@ words! {
         AttemptsFailing = "attempts_failing",
     }
 
-    /// A check of `doctor`, in its order, which finds some of the codes.
+    /// The checks of `doctor` that find these codes, in the order of its output.
     pub(crate) enum DoctorCheck {
         Restores = "restores",
         Ticks = "ticks",
@@ -111,10 +111,11 @@ impl Code {
 }
 
 impl DoctorCheck {
-    /// What `doctor` says if the check finds nothing. `None`: `doctor` leaves the check out.
+    /// Returns what `doctor` prints if the check finds nothing. `None`: `doctor` leaves the check
+    /// out.
     pub(crate) fn all_is_well(self) -> Option<&'static str> {
         Some(match self {
-            // `doctor` finds out itself whether the database accepts writes.
+            // `doctor` has a check of its own for this: `health::writes`.
             Self::Writes => return None,
             // Only flags of `check` ask for these findings.
             Self::LongRuns | Self::Failures => return None,
@@ -125,7 +126,7 @@ impl DoctorCheck {
             Self::Definitions => "every waiting run has a definition",
             Self::Queues => "workers serve all overdue runs",
             Self::OverdueRuns => "no run in a served queue is overdue",
-            Self::Claims => "no claim has failed in the database",
+            Self::Claims => "the database rejects the claim of no waiting run",
             Self::Snoozes => "no run has asked for a later attempt ten times",
             Self::DueTimes => "no time of a waiting run comes from a clock that was ahead",
             Self::BlockedRuns => {

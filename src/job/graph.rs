@@ -16,60 +16,67 @@ pub(crate) struct Job {
     pub(crate) hooks: Vec<String>,
 }
 
-/// What `apply` says about the graph.
+/// What `apply` prints about the graph.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Graph {
     pub(crate) mistakes: Vec<String>,
-    /// A job, and the jobs that it follows; jobs stand before those that follow them.
+    /// Each job that follows others, with these others. A job comes after those that it follows.
     pub(crate) edges: Vec<(String, Vec<String>)>,
 }
 
-/// The schedules that give a job its scheduled times: expression and time zone. `@every` counts
-/// from the fires of a job, so it also has the job's name. `None` stands for runs without a
-/// scheduled time.
+/// The schedules that give a job its scheduled times: their expression and time zone, and for
+/// `@every` also the job's name, because it counts from this job's fires. `None` stands for runs
+/// without a scheduled time.
 type Times<'a> = BTreeSet<Option<(&'a str, &'a str, Option<&'a str>)>>;
 
-/// A search along the paths of the graph.
+/// A search through the graph, from each job to the jobs whose ends enqueue it.
 struct PathSearch<'a> {
     now: DateTime<Utc>,
     jobs: BTreeMap<&'a str, &'a Job>,
-    /// The jobs that are being visited, each before a job that it waits for.
+    /// For each hook, the jobs that enqueue it.
+    enqueuers: BTreeMap<&'a str, Vec<&'a str>>,
+    /// The jobs that are being visited. The end of each enqueues the one before it.
     path: Vec<&'a str>,
     /// The times of the jobs that were visited.
     times: BTreeMap<&'a str, Times<'a>>,
-    /// Whether the schedules have a common time, for those that were compared.
+    /// For schedules that were compared, whether they have a common time.
     common_times: BTreeMap<Times<'a>, bool>,
     graph: Graph,
 }
 
-/// How many times of schedules are compared: those of an hourly job within a year.
+/// How many times of schedules are compared: about those of an hourly job within a year.
 const MOST_TIMES: usize = 10_000;
-/// How far in the future: all calendars repeat within a century.
+/// How far in the future times are compared: all calendars repeat within a century.
 const CENTURY: TimeDelta = TimeDelta::days(36_525);
 
 /// Reads the graph of these jobs.
 pub(crate) fn read(jobs: &[Job], now: DateTime<Utc>) -> Graph {
+    let mut enqueuers: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for job in jobs {
+        for hook in &job.hooks {
+            enqueuers.entry(hook).or_default().push(&job.name);
+        }
+    }
     let mut search = PathSearch {
         now,
         jobs: jobs.iter().map(|job| (&*job.name, job)).collect(),
+        enqueuers,
         path: Vec::new(),
         times: BTreeMap::new(),
         common_times: BTreeMap::new(),
         graph: Graph::default(),
     };
-    let mut hooked: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for job in jobs {
-        job.hooks.iter().for_each(|hook| hooked.entry(hook).or_default().push(&job.name));
-    }
+    // Jobs that follow no others are visited from those that follow them.
     for job in jobs.iter().filter(|job| !job.after.is_empty()) {
-        search.visit(&job.name, &hooked);
+        search.visit(&job.name);
     }
     search.graph
 }
 
 impl<'a> PathSearch<'a> {
-    /// Visits a job after the jobs that enqueue it.
-    fn visit(&mut self, name: &'a str, hooked: &BTreeMap<&'a str, Vec<&'a str>>) {
+    /// Visits the jobs whose ends enqueue this one, and then this one. A job that is visited within
+    /// its own visit is a mistake: its end would enqueue it again.
+    fn visit(&mut self, name: &'a str) {
         if let Some(start) = self.path.iter().position(|other| *other == name) {
             let circle = self.path[start..].iter().rev();
             let circle: Vec<_> = [&name].into_iter().chain(circle).copied().collect();
@@ -78,32 +85,32 @@ impl<'a> PathSearch<'a> {
             self.graph.mistakes.push(why);
             return;
         }
-        let Some(job) = self.jobs.get(name).copied().filter(|_| !self.times.contains_key(name))
-        else {
-            return;
-        };
+        let is_visited = self.times.contains_key(name);
+        let Some(job) = self.jobs.get(name).copied().filter(|_| !is_visited) else { return };
         self.path.push(name);
-        let hooked_by = hooked.get(name).into_iter().flatten().copied();
-        job.after
-            .iter()
-            .map(String::as_str)
-            .chain(hooked_by)
-            .for_each(|before| self.visit(before, hooked));
+        for followed in &job.after {
+            self.visit(followed);
+        }
+        for enqueuer in self.enqueuers.get(name).cloned().unwrap_or_default() {
+            self.visit(enqueuer);
+        }
         self.path.pop();
-        let times = match job.after.is_empty() {
-            true => Times::from([job.schedule.as_ref().map(|text| {
-                (&**text, &*job.time_zone, text.starts_with("@every").then_some(name))
-            })]),
-            false => self.times_of_follower(job),
+        let times = if job.after.is_empty() {
+            Times::from([schedule_of(job)])
+        } else {
+            self.times_of_follower(job)
         };
         self.times.insert(name, times);
     }
 
-    /// Returns the times of a job that follows others, and notes the mistakes in `after`.
+    /// Returns the times of a job that follows others: those of all these jobs. Notes the mistakes
+    /// in its `after`.
     fn times_of_follower(&mut self, job: &'a Job) -> Times<'a> {
         let Job { name, after, .. } = job;
         self.graph.edges.push((name.clone(), after.clone()));
         let of_job = |name: &str| self.times.get(name).into_iter().flatten();
+        // The follower gets a run for each time at which all others have one, so they must have
+        // scheduled times either all or not at all.
         let timed = after.iter().find(|name| of_job(name).any(Option::is_some));
         let untimed = after.iter().find(|name| of_job(name).any(Option::is_none));
         if let Some((with, without)) = timed.zip(untimed) {
@@ -116,11 +123,11 @@ impl<'a> PathSearch<'a> {
         let times: Times<'_> = after.iter().flat_map(|name| of_job(name)).copied().collect();
         if after.len() > 1 && times.len() > 1 {
             let now = self.now;
-            let meets = *self
+            let has_common_time = *self
                 .common_times
                 .entry(times.clone())
                 .or_insert_with(|| have_common_time(&times, now));
-            if !meets {
+            if !has_common_time {
                 self.graph.mistakes.push(format!(
                     "job `{name}`: `after`: the schedules of {} have no time in common; give \
                      them one schedule",
@@ -132,12 +139,22 @@ impl<'a> PathSearch<'a> {
     }
 }
 
-/// Whether the schedules have a time in common.
+/// Returns the schedule of a job that follows no others.
+fn schedule_of(job: &Job) -> Option<(&str, &str, Option<&str>)> {
+    let expression = job.schedule.as_deref()?;
+    let counts_from_own_fires = expression.starts_with("@every");
+    let name = if counts_from_own_fires { Some(job.name.as_str()) } else { None };
+    Some((expression, &job.time_zone, name))
+}
+
+/// Returns whether the schedules have a time in common, within the limits of the search.
 fn have_common_time(times: &Times<'_>, now: DateTime<Utc>) -> bool {
     let read =
         times.iter().flatten().map(|(expression, zone, _)| Schedule::parse(expression, zone));
-    // Any program may insert a schedule that can't be read.
+    // Any program may insert a schedule that can't be read. It is not a mistake of the graph.
     let Ok(schedules) = read.collect::<Result<Vec<_>, _>>() else { return true };
+    // Ask each schedule for its first time from `at` on, and go on at the latest of these, until
+    // all have the same.
     let mut at = now;
     for _ in 0..MOST_TIMES {
         let before = at - TimeDelta::nanoseconds(1);

@@ -24,7 +24,8 @@ pub(crate) enum Prospect {
 }
 
 impl Prospect {
-    /// Judges by the rule of the action if there is one, else by the usual rule.
+    /// Judges a failure by the rule of the action, or by the usual rule if the action can't be
+    /// read. For other outcomes, the result has no effect.
     pub(crate) fn of(outcome: &Outcome, action: Option<&Action>) -> Self {
         match outcome {
             Outcome::Failed(failure) => match action {
@@ -65,7 +66,7 @@ pub(crate) struct RetryFacts<'a> {
 }
 
 impl NextStatus {
-    /// Judges an attempt that has just ended.
+    /// Returns what an attempt that has just ended changes.
     pub(crate) fn of(ended: &AttemptResult, facts: &RetryFacts<'_>) -> Self {
         let may_retry = facts.attempt < facts.max_attempts;
         let failed = if may_retry { Status::Failed } else { Status::Dead };
@@ -115,8 +116,8 @@ impl NextStatus {
 }
 
 impl RetryFacts<'_> {
-    /// Returns the time until the next attempt: the backoff, or what the job asked for. A server
-    /// can only ask for a longer wait than the backoff.
+    /// Returns the time until the next attempt: the backoff, or the time that the job asked for. A
+    /// server's request can only lengthen the backoff.
     fn retry_wait(&self, ended: &AttemptResult) -> Duration {
         let backoff = wait_after(self.attempt, self.backoff, self.random);
         match &ended.outcome {
@@ -131,15 +132,16 @@ impl RetryFacts<'_> {
     }
 }
 
-/// Returns the wait that an output asks for in its last line such as `retry-after: 10m`. As in a
-/// header of HTTP, it may also be a number of seconds.
+/// Returns the wait that an output asks for: that of its last line like `retry-after: 10m`. As in a
+/// header of HTTP, the wait may also be a number of seconds.
 fn requested_wait(output: &str) -> Option<Duration> {
     const NAME: &str = "retry-after:";
     let is_named =
         |line: &&str| line.get(..NAME.len()).is_some_and(|name| name.eq_ignore_ascii_case(NAME));
     let request = output.lines().rev().find(is_named)?[NAME.len()..].trim();
-    let wait = || duration::parse(request).ok().map(RetryAfter::In);
-    let retry_after = RetryAfter::seconds(request).or_else(wait)?;
+    let with_unit = || duration::parse(request).ok().map(RetryAfter::In);
+    let retry_after = RetryAfter::seconds(request).or_else(with_unit)?;
+    // The time is only needed for a date, which a request of an output can't be.
     Some(retry_after.wait(DateTime::UNIX_EPOCH))
 }
 

@@ -12,11 +12,11 @@ use serde_path_to_error::Segment;
 
 use crate::text::{did_you_mean, plain};
 
-/// Bytes of a payload as it was given.
+/// The most bytes of a payload, as it was given.
 pub(crate) const PAYLOAD_LIMIT: usize = 256 * 1024;
-/// `jsonb` prints all digits of a number: `1e131000` becomes a number with 131,001 digits.
+/// The largest exponent of a number. `jsonb` prints all digits: `1e131000` has 131,001.
 const EXPONENT_LIMIT: u32 = 308;
-/// Nested arrays and objects.
+/// The deepest nesting of arrays and objects.
 const DEPTH_LIMIT: usize = 64;
 
 /// Returns the payload as text. An error names the problem and its place (`line 1 column 8`), and
@@ -41,12 +41,10 @@ pub(crate) fn check_json(name: &str, text: &str) -> Result<(), String> {
         .deserialize(&mut json)
         .and_then(|()| json.end())
         .map_err(|error| format!("{name} is not valid JSON: {}", with_comma(&error)))?;
-    match great_exponent(text) {
-        Some(at) => {
-            Err(format!("{name} has an exponent beyond {EXPONENT_LIMIT} at byte {}", at + 1))
-        }
-        None => Ok(()),
+    if let Some(at) = too_large_exponent(text) {
+        return Err(format!("{name} has an exponent beyond {EXPONENT_LIMIT} at byte {}", at + 1));
     }
+    Ok(())
 }
 
 /// Returns the text of a parser's error, with a comma before the place.
@@ -54,21 +52,21 @@ fn with_comma(error: &serde_json::Error) -> String {
     error.to_string().replace(" at line ", ", at line ")
 }
 
-/// Adds the field that was probably meant to the parser's error about an unknown one, which names
-/// the unknown field first, and then those it knows.
+/// If the parser's error is about an unknown field, adds the field that was probably meant.
 fn with_suggestion(error: String) -> String {
     if !error.starts_with("unknown field `") {
         return error;
     }
+    // The error names the unknown field and then the known ones, each in backquotes.
     let mut names = error.split('`').skip(1).step_by(2);
     let unknown = names.next().unwrap_or_default();
-    let meant = did_you_mean::key_suggestion(unknown, names);
-    error + &meant
+    let suggestion = did_you_mean::key_suggestion(unknown, names);
+    error + &suggestion
 }
 
 /// Reads an object. An error names the key, without the middle of a long one, and shows no value.
 pub(crate) fn read<'de, T: Deserialize<'de>>(object: &'de [u8]) -> Result<T, String> {
-    // serde reads a struct from a list of its values, too.
+    // Refuse a list, from which serde would read a struct, too.
     if !object.trim_ascii_start().starts_with(b"{") {
         return Err("must be an object".to_owned());
     }
@@ -80,7 +78,7 @@ pub(crate) fn read<'de, T: Deserialize<'de>>(object: &'de [u8]) -> Result<T, Str
         };
         let error = with_comma(&error.into_inner());
         let is_about_value = error.starts_with("invalid ");
-        // The parser's message quotes the value before `, expected`.
+        // Keep only the end of a message about a value: the value is quoted before `, expected`.
         let why = match error.rsplit_once(", expected ").filter(|_| is_about_value) {
             Some((_, expected)) => match expected.strip_prefix("i32") {
                 Some(place) => format!("expected a whole number of 32 bits{place}"),
@@ -99,8 +97,8 @@ pub(crate) fn read<'de, T: Deserialize<'de>>(object: &'de [u8]) -> Result<T, Str
 }
 
 /// Returns the place of an exponent beyond the limit in valid JSON, positive or negative. The
-/// parser accepts a very negative exponent, and reads the number as zero.
-fn great_exponent(json: &str) -> Option<usize> {
+/// parser does not refuse a very negative one: it reads the number as zero.
+fn too_large_exponent(json: &str) -> Option<usize> {
     let (mut in_string, mut escaped, mut before) = (false, false, b' ');
     json.bytes().enumerate().position(|(at, byte)| {
         in_string ^= byte == b'"' && !escaped;

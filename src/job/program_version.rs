@@ -3,16 +3,16 @@
 const ZONES_TAG: &str = "+tzdata.";
 const UNKNOWN: &str = "unknown";
 
-/// Returns the version with that of this host's rules: `0.1.0+tzdata.2026a`.
+/// Returns jobctl's version with that of this host's time zones, as `0.1.0+tzdata.2026a`.
 pub(crate) fn program_version(zones: Option<&str>) -> String {
     format!("{}{ZONES_TAG}{}", env!("CARGO_PKG_VERSION"), zones.unwrap_or(UNKNOWN))
 }
 
-/// Returns whether a worker reported another version of the rules than this host's. Unknown
-/// versions count as equal.
+/// Returns whether a worker reported another version of the time zones than this host's. If one of
+/// both is unknown, returns false.
 pub(crate) fn has_other_zones(reported: &str, zones: Option<&str>) -> bool {
-    let reported = reported.split_once(ZONES_TAG).map(|(_, zones)| zones);
-    let known = reported.filter(|reported| *reported != UNKNOWN);
+    let reported_zones = reported.split_once(ZONES_TAG).map(|(_, zones)| zones);
+    let known = reported_zones.filter(|zones| *zones != UNKNOWN);
     known.zip(zones).is_some_and(|(reported, own)| reported != own)
 }
 

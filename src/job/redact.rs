@@ -11,8 +11,8 @@ const REDACTED: &str = "[redacted]";
 
 type Members = BTreeMap<String, Box<RawValue>>;
 
-/// Redacts values of headers (`${NAME}` stays), the query of the URL, and values of the
-/// environment. A defined job's payload is data and stays as it is, like the body of a call.
+/// Redacts the values of headers (but not `${NAME}`), the values of the environment, and the query
+/// of the URL. Shows the payload of a defined job and the body of a call, because they are data.
 pub(crate) fn payload(job: &str, payload: &str) -> Box<RawValue> {
     if !action::is_built_in(job) {
         return RawValue::from_string(payload.to_owned()).unwrap_or_else(|_| redacted());

@@ -1,14 +1,14 @@
-//! Whether a database is older than a tick has seen it, as after the restore of a backup. Compares
-//! only times that the database stored: a wrong clock of a host changes nothing. Pure.
+//! Finds out whether a database is older than a tick has seen it, as after the restore of a backup.
+//! Compares only times that the database stored, so a wrong clock of a host has no effect. Pure.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
-/// An asynchronous failover may lose this much.
+/// An asynchronous failover may lose the ticks of this time before the last one.
 const MAY_BE_LOST: TimeDelta = TimeDelta::minutes(10);
-/// If ticks are closer together, only the first and the last of them are remembered.
+/// Remembered ticks are at least this far apart, except the last one, so that there are few.
 const APART: TimeDelta = TimeDelta::seconds(30);
-/// `prune` deletes no worker that ticked later; see old_workers.sql.
+/// `prune` deletes no worker whose last tick is more recent than this; see old_workers.sql.
 const KEPT_BY_PRUNE: TimeDelta = TimeDelta::days(1);
 
 /// What a wake finds in the database about the ticks of its worker.
@@ -39,8 +39,8 @@ impl SeenTicks {
         self.ticks.last().copied()
     }
 
-    /// Whether to write these ticks over the `stored` ones in the file. Another tick may have begun
-    /// later and ended earlier, and a tick that follows at once changes little.
+    /// Returns whether to write these ticks over the `stored` ones in the file: not if those are
+    /// newer, because another tick began later and ended earlier, or only little older.
     pub(crate) fn replaces(&self, stored: &Self) -> bool {
         self.created_at != stored.created_at
             || self.is_corrected
@@ -48,45 +48,50 @@ impl SeenTicks {
     }
 
     /// Returns a tick that this host has seen and that the database has lost, as after the restore
-    /// of a backup; `None`: nothing shows a loss. A failover may lose the newest ticks, up to
-    /// `MAY_BE_LOST`, so only older ticks count.
+    /// of a backup; `None`: nothing shows a loss. Does not count the newest ticks, which a failover
+    /// may lose: those of the last `MAY_BE_LOST`.
     pub(crate) fn lost_tick(&self, found: StoredTick) -> Option<DateTime<Utc>> {
         let StoredTick { created_at, previous_at, now } = found;
         let last = self.last().filter(|_| self.created_at == Some(created_at))?;
-        let certain_until = last - MAY_BE_LOST;
-        let newest_certain = self.ticks.iter().rfind(|tick| **tick <= certain_until).copied();
+        let kept_until = last - MAY_BE_LOST;
+        // The newest tick that no failover can have lost.
+        let newest_kept = self.ticks.iter().rfind(|tick| **tick <= kept_until).copied();
         let lost = match previous_at {
-            // The database's latest tick of this worker is older than a tick that it can't have
-            // lost.
+            // The database has only older ticks of this worker. If no tick until `kept_until` is
+            // remembered, this time stands for one.
             Some(previous) => {
-                Some(newest_certain.unwrap_or(certain_until)).filter(|tick| previous < *tick)
+                Some(newest_kept.unwrap_or(kept_until)).filter(|tick| previous < *tick)
             }
             // The database does not know the worker, and `prune` can't have deleted it.
-            None => newest_certain.filter(|_| last > now - KEPT_BY_PRUNE),
+            None => newest_kept.filter(|_| last > now - KEPT_BY_PRUNE),
         };
         // A tick in the future is not lost: the database's clock was ahead.
         lost.filter(|tick| *tick <= now)
     }
 
-    /// Remembers what a wake found and stored.
+    /// Remembers the ticks that a wake found and stored.
     pub(crate) fn saw(&mut self, stored: StoredTick) {
         let StoredTick { created_at, previous_at, now } = stored;
+        // The ticks of another database say nothing about this one.
         if self.created_at != Some(created_at) {
             *self = Self { created_at: Some(created_at), ..Self::default() };
         }
+        // Forget ticks in the future: the database's clock was ahead, and was corrected.
         self.is_corrected |= self.last() > Some(now);
         self.ticks.retain(|tick| *tick <= now);
-        // Remember the previous tick, too: another host may tick by the same name.
+        // Remember the previous tick, too, because another host may tick by the same name.
         self.ticks.extend(previous_at.filter(|at| self.last() < Some(*at) && *at <= now));
+        // The new tick replaces the last one, if that is too close to the one before it.
         if let [.., before, last] = *self.ticks
             && last - before < APART
         {
             self.ticks.pop();
         }
         self.ticks.push(now);
+        // Of the ticks that no failover can have lost, only the newest one is needed.
         let may_be_lost = |tick: &DateTime<Utc>| *tick > now - MAY_BE_LOST;
-        let first = self.ticks.iter().position(may_be_lost).unwrap_or_default();
-        self.ticks.drain(..first.saturating_sub(1));
+        let first_in_doubt = self.ticks.iter().position(may_be_lost).unwrap_or_default();
+        self.ticks.drain(..first_in_doubt.saturating_sub(1));
     }
 }
 

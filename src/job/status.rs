@@ -47,8 +47,8 @@ impl Status {
         self != Self::Running && !self.is_waiting()
     }
 
-    /// Returns the statuses that `is_meant` accepts.
-    pub(crate) fn that(is_meant: impl FnMut(&Self) -> bool) -> Vec<Self> {
-        Self::ALL.into_iter().filter(is_meant).collect()
+    /// Returns the statuses for which `is_wanted` is true.
+    pub(crate) fn that(is_wanted: impl FnMut(&Self) -> bool) -> Vec<Self> {
+        Self::ALL.into_iter().filter(is_wanted).collect()
     }
 }

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-/// Cron starts a tick every minute, and four in a row may fail. After this time a missing tick
-/// needs a person.
+/// After this time without a tick, a person must act. Cron starts a tick every minute, so four in a
+/// row may fail.
 pub(crate) const TICK_OVERDUE: Duration = Duration::from_secs(300);
-/// A due run may wait longer than a tick, because other runs may come first.
+/// After this time, a due run is overdue. It is longer than that of a tick, because other runs may
+/// come first.
 pub(crate) const RUN_OVERDUE: Duration = Duration::from_secs(600);
 
 /// The thresholds of a command: a value above its threshold is a problem.
@@ -19,6 +20,7 @@ pub(crate) struct Thresholds {
     pub(crate) lag: Duration,
     /// The time since a worker's last tick.
     pub(crate) tick_age: Duration,
+    /// The time since a running run started.
     pub(crate) running: Option<Duration>,
     /// A number of failed attempts to tolerate within a duration.
     pub(crate) failures: Option<(i64, Duration)>,
