@@ -44,7 +44,7 @@ impl From<()> for Exit {
 }
 
 impl Exit {
-    /// The process's exit status, on which scripts and crontabs rely.
+    /// Returns the exit status of the process. Scripts and crontabs rely on these numbers.
     pub(crate) fn status(self) -> u8 {
         match self {
             Self::Done => 0,
@@ -58,7 +58,8 @@ impl Exit {
             Self::Open => 8,
             Self::Full => 9,
             Self::Cancelled => 10,
-            // EX_TEMPFAIL of sysexits.h, so a job that calls `once` is made again later.
+            // EX_TEMPFAIL of sysexits.h, with which a job asks for a later attempt: a job that
+            // calls `once` gets one.
             Self::InUse => 75,
             Self::Passed(status) => status,
         }
@@ -83,9 +84,16 @@ impl Fault {
         Self::new(Exit::Usage, message)
     }
 
-    /// The error for an empty value of a flag or a variable.
+    /// The error for a flag or a variable whose value is empty.
     pub(crate) fn empty(name: &str) -> Self {
-        Self::usage(format!("cannot use {name}: a value is empty; give one, or remove it"))
+        Self::usage(format!(
+            "cannot use {name}: its value is empty; give a value, or remove {name}"
+        ))
+    }
+
+    /// The error for a flag or a variable with several values, of which one is empty.
+    pub(crate) fn empty_element(name: &str) -> Self {
+        Self::usage(format!("cannot use {name}: one of its values is empty; remove that one"))
     }
 }
 

@@ -370,24 +370,25 @@ fn an_empty_value_is_an_error_that_names_its_flag_or_variable() {
         let name = variable(command[0], flag);
         for value in ["", " \t"] {
             let refused = jobctl(command.iter().copied()).env(&name, value).run().exits(2);
-            let why =
-                format!("jobctl: cannot use {name}: a value is empty; give one, or remove it\n");
+            let why = format!(
+                "jobctl: cannot use {name}: its value is empty; give a value, or remove {name}\n"
+            );
             refused.stdout("").stderr(&why);
         }
         // The help is printed in spite of a wrong variable.
         jobctl([command[0], "--help"]).env(&name, "").run().success();
     }
     let grants = jobctl(["grants", "--as", "viewer"]).env("JOBCTL_GRANTS_ROLE", "").run().exits(2);
-    grants.stderr_has("cannot use JOBCTL_GRANTS_ROLE: a value is empty");
+    grants.stderr_has("cannot use JOBCTL_GRANTS_ROLE: its value is empty");
     let run =
         jobctl(["enqueue", "--run", "shell", "--", "true"]).env("JOBCTL_TICK_SHELL", "").run();
-    run.exits(2).stderr_has("cannot use JOBCTL_TICK_SHELL: a value is empty");
+    run.exits(2).stderr_has("cannot use JOBCTL_TICK_SHELL: its value is empty");
     // If an empty address were ignored, jobctl would use another database.
     for name in ["JOBCTL_DATABASE_URL", "DATABASE_URL", "JOBCTL_ENV_FILE"] {
         for value in ["", " "] {
             let list = jobctl(["list"]).env(name, value).run().exits(2).stdout("");
             list.stderr(&format!(
-                "jobctl: cannot use {name}: a value is empty; give one, or remove it\n"
+                "jobctl: cannot use {name}: its value is empty; give a value, or remove {name}\n"
             ));
         }
     }

@@ -421,8 +421,8 @@ fn apply_refuses_an_unknown_hook_and_hooks_of_a_hook() {
     db.apply("[jobs.a]\nshell = 'true'\non_end = 'b'\n[jobs.b]\nshell = 'true'\n");
     refused(
         "[jobs.b]\nshell = 'true'\non_dead = 'c'\n[jobs.c]\nshell = 'true'\n",
-        "-: job `b`: `on_dead`: `b` is a hook of `a`, and a hook has no hooks; the file no \
-         longer has `a`, and --prune removes it",
+        "-: job `b`: `on_dead`: `b` is a hook of `a`, and a hook has no hooks; `a` is no \
+         longer in the file, but its definition stays; add --prune to remove it",
     );
     db.execute("DELETE FROM jobctl.job_definitions");
     refused("defaults = 7\n[jobs.a]\nshell = 'true'\n", "-:1: `defaults` must be a table");

@@ -15,7 +15,7 @@ fn an_empty_command_for_problems_is_refused() {
         .run()
         .exits(2)
         .stdout("")
-        .stderr_has("cannot use --exec: a value is empty");
+        .stderr_has("cannot use --exec: its value is empty");
 }
 
 #[test]

@@ -42,12 +42,12 @@ struct Answer {
 impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
         let accepted = database.open()?.accept_restore(self.reason.cause(), self.yes)?;
-        let AcceptedRestore { skipped, is_done } = accepted.ok_or_else(|| {
+        let AcceptedRestore { skipped, is_done: ids_are_raised } = accepted.ok_or_else(|| {
             let why = "cannot accept a restore: no tick has noticed one; after a restore while no \
                        tick ran, or a failover that lost runs, add --yes";
             Fault::new(Exit::Conflict, why)
         })?;
-        if !is_done {
+        if !ids_are_raised {
             print::complain(&format!(
                 "new runs can get the ids of lost runs, and so their keys, such as jobctl-run-17; \
                  as the schema's owner, run SELECT setval('jobctl.job_runs_id_seq', \

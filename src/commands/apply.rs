@@ -76,10 +76,11 @@ pub(crate) struct Arguments {
     output: Output,
 }
 
-/// A difference between the definitions and the file: of a changed definition, one for each key. If
-/// times of its schedule are due, another one says what becomes of them.
+/// A row of the answer. An added or ended definition has one row, and a changed definition one for
+/// each changed key. If times of its schedule are due, it has one more row, about these times.
 #[derive(Debug, Default, Serialize)]
 struct Change {
+    /// `add`, `change`, `disable`, `remove`, or `due` for the row about due times.
     change: &'static str,
     job_type: String,
     definition_key: Option<String>,
@@ -116,16 +117,17 @@ impl Arguments {
         warn_of_enqueuers(&applied.unknown_enqueuers);
         warn_of_lost_hooks(&applied.ended);
         let is_changed = |job: &str| applied.changed.iter().any(|changed| changed.name == job);
-        let is_new = |definition: &&Definition| is_changed(&definition.name);
-        warn_of_zone(definitions.iter().filter(is_new), store.now()?);
-        let edges = applied.graph.edges.iter().filter(|(job, _)| is_changed(job));
-        let edges: String =
-            edges.map(|(job, after)| format!("{} -> {job}\n", after.join(", "))).collect();
-        print_changes(self.output, &changes(applied, self.unlisted()))?;
-        match self.output.format() == Format::Table {
-            true => print::answer(&edges),
-            false => Ok(()),
+        let changed = definitions.iter().filter(|definition| is_changed(&definition.name));
+        warn_of_zone(changed, store.now()?);
+        let mut following = String::new();
+        for (job, after) in applied.graph.edges.iter().filter(|(job, _)| is_changed(job)) {
+            following += &format!("{} -> {job}\n", after.join(", "));
         }
+        print_changes(self.output, &changes(applied, self.unlisted()))?;
+        if self.output.format() == Format::Table {
+            print::answer(&following)?;
+        }
+        Ok(())
     }
 
     fn read_file(&self) -> anyhow::Result<String> {
@@ -139,8 +141,9 @@ impl Arguments {
         })?)
     }
 
-    /// Applies the definitions. Asks a person before it ends definitions that matter, and asks
-    /// again if meanwhile it would end other ones.
+    /// Applies the definitions. If a person must agree to the end of definitions, the first call
+    /// of the store changes nothing: asks, and calls it again. Asks again if that call would end
+    /// other definitions.
     fn apply(
         &self,
         store: &Store,
@@ -168,12 +171,13 @@ impl Arguments {
         }
     }
 
-    /// Fails if the database refuses the definitions.
+    /// Fails if jobs belong to another file, name a wrong hook, or follow each other in a wrong
+    /// way.
     fn check(&self, applied: &Applied, definitions: &[Definition]) -> Result<(), Fault> {
         let is_listed = |job: &str| definitions.iter().any(|listed| listed.name == job);
-        let Applied { foreign: others, wrong_hooks, graph, .. } = applied;
-        let mistakes: Vec<_> = if !others.is_empty() {
-            others.iter().map(foreign).collect()
+        let Applied { foreign, wrong_hooks, graph, .. } = applied;
+        let mistakes: Vec<_> = if !foreign.is_empty() {
+            foreign.iter().map(|(job, file)| foreign_job(job, file)).collect()
         } else if !wrong_hooks.is_empty() {
             wrong_hooks.iter().map(|wrong| wrong_hook(wrong, is_listed)).collect()
         } else {
@@ -189,13 +193,14 @@ impl Arguments {
         if self.prune { Unlisted::Remove } else { Unlisted::Disable }
     }
 
-    /// Prints the mistakes except the last one, which `main` prints. Each mistake begins with its
-    /// line and a colon, or with a blank: it follows the file's name and a colon.
+    /// Prints all mistakes but the last, and returns the last one as the error, which `main`
+    /// prints. Each mistake begins with its line and a colon, or with a blank, because it is
+    /// printed after the file's name and a colon.
     fn refuse(&self, mistakes: impl ExactSizeIterator<Item = String>) -> Fault {
-        let others = mistakes.len().saturating_sub(MOST_PROBLEMS);
+        let left_out = mistakes.len().saturating_sub(MOST_PROBLEMS);
         let mut mistakes: Vec<_> = mistakes.take(MOST_PROBLEMS).collect();
-        if others > 0 {
-            mistakes.push(format!(" {}", plural::of(others as i64, "more mistake")));
+        if left_out > 0 {
+            mistakes.push(format!(" {}", plural::of(left_out as i64, "more mistake")));
         }
         let last = mistakes.pop().unwrap_or_default();
         let error = |mistake: &String| format!("cannot apply: {}:{mistake}", self.file);
@@ -204,12 +209,12 @@ impl Arguments {
     }
 }
 
-/// Prints the changes, with the columns that have a value.
+/// Prints the changes. Leaves out columns that no row needs.
 fn print_changes(output: Output, changes: &[Change]) -> anyhow::Result<()> {
-    let has = |field: fn(&Change) -> bool| changes.iter().any(field);
-    let is_due = has(|change| change.due_at.is_some());
-    let loses_runs = has(|change| change.waiting_runs.is_some());
-    let is_wide = is_due || loses_runs || has(|change| change.definition_key.is_some());
+    let is_due = changes.iter().any(|change| change.due_at.is_some());
+    let loses_runs = changes.iter().any(|change| change.waiting_runs.is_some());
+    let has_keys = changes.iter().any(|change| change.definition_key.is_some());
+    let is_wide = is_due || loses_runs || has_keys;
     let mut columns = "change, job_type as job".to_owned();
     if is_wide {
         columns += ", definition_key as key, old, new";
@@ -240,12 +245,12 @@ fn warn_of_enqueuers(unknown: &[UnknownEnqueuer]) {
 
 /// Warns of removed definitions whose waiting runs would have enqueued hooks.
 fn warn_of_lost_hooks(ended: &[EndedDefinition]) {
-    let unreported: i64 =
+    let runs_with_hooks: i64 =
         ended.iter().filter(|ended| ended.has_hooks).map(|ended| ended.waiting).sum();
-    if unreported > 0 {
+    if runs_with_hooks > 0 {
         print::complain(&format!(
             "{} of removed definitions will be dead, and enqueue no hooks",
-            plural::of(unreported, "waiting run")
+            plural::of(runs_with_hooks, "waiting run")
         ));
     }
 }
@@ -267,17 +272,18 @@ fn warn_of_headers(definitions: &[Definition]) {
 /// Warns, in one line, of schedules in UTC that would fire at other times in this host's zone.
 fn warn_of_zone<'a>(definitions: impl IntoIterator<Item = &'a Definition>, now: DateTime<Utc>) {
     let zone = host_zone();
-    let fires_elsewhere = |definition: &Definition| {
+    // A zone with clock changes may be like UTC in one half of the year, as London is in winter.
+    let seasons = [now, now + TimeDelta::days(182)];
+    let differs_in_zone = |definition: &Definition| {
+        let Some(in_utc) = definition.schedule.as_ref().filter(|_| definition.lacks_zone) else {
+            return false;
+        };
         let expression = definition.row["schedule"].as_str().unwrap_or_default();
-        let utc = definition.schedule.as_ref().filter(|_| definition.lacks_zone);
-        let both = utc.zip(Schedule::parse(expression, &zone).ok());
-        // Where clocks change, one half of the year may be like UTC.
-        let seasons = [now, now + TimeDelta::days(182)];
-        both.is_some_and(|(utc, host)| {
-            seasons.iter().any(|season| utc.after(*season) != host.after(*season))
+        Schedule::parse(expression, &zone).is_ok_and(|in_zone| {
+            seasons.iter().any(|season| in_utc.after(*season) != in_zone.after(*season))
         })
     };
-    if definitions.into_iter().any(fires_elsewhere) {
+    if definitions.into_iter().any(differs_in_zone) {
         print::complain(&format!(
             "schedules without `time_zone` fire in UTC, but this host's zone is {zone}; \
              `time_zone` in [defaults] sets it for all jobs of the file"
@@ -286,31 +292,35 @@ fn warn_of_zone<'a>(definitions: impl IntoIterator<Item = &'a Definition>, now: 
 }
 
 /// The mistake that a job belongs to another file.
-fn foreign((job, file): &(String, String)) -> String {
-    let whose = match file.as_str() {
+fn foreign_job(job: &str, file: &str) -> String {
+    let whose = match file {
         "" => "a file without a name".to_owned(),
         name => format!("the file `{name}`"),
     };
     format!("job `{job}` belongs to {whose}; rename the job, or add --take-over")
 }
 
-/// The mistake that a key names a job which can't be a hook. `is_listed` says whether the file has
-/// a job.
+/// The mistake that a key names a job without a definition, or that it is a key of a job which is
+/// a hook itself. `is_listed` says whether the file has a job.
 fn wrong_hook(wrong: &WrongHook, is_listed: impl Fn(&str) -> bool) -> String {
     let WrongHook { job, key, hook, served } = wrong;
     let Some(served) = served else {
         return format!("job `{job}`: `{key}`: no definition `{hook}`; add it to the file");
     };
-    let remedy = match is_listed(served) {
-        true => String::new(),
-        false => format!("; the file no longer has `{served}`, and --prune removes it"),
+    let remedy = if is_listed(served) {
+        String::new()
+    } else {
+        format!(
+            "; `{served}` is no longer in the file, but its definition stays; add --prune to \
+             remove it"
+        )
     };
     format!(
         "job `{job}`: `{key}`: `{job}` is a hook of `{served}`, and a hook has no hooks{remedy}"
     )
 }
 
-/// Asks whether definitions that the file no longer has may end.
+/// Asks whether to disable or remove the definitions that the file no longer has.
 fn confirm(ended: &[EndedDefinition], unlisted: Unlisted) -> anyhow::Result<()> {
     let scheduled = ended.iter().filter(|ended| ended.is_scheduled).count();
     let waiting: i64 = ended.iter().map(|ended| ended.waiting).sum();
@@ -331,7 +341,7 @@ fn verb(unlisted: Unlisted) -> &'static str {
     }
 }
 
-/// The rows of the definitions, each with its next nominal time.
+/// Returns the rows of the definitions. An enabled schedule gets its first time after `now`.
 fn rows(definitions: &[Definition], now: DateTime<Utc>) -> Value {
     let row = |definition: &Definition| {
         let mut row = definition.columns();
@@ -343,37 +353,40 @@ fn rows(definitions: &[Definition], now: DateTime<Utc>) -> Value {
     definitions.iter().map(row).collect()
 }
 
-/// Returns the differences to print.
+/// Returns the rows of the answer.
 fn changes(applied: Applied, unlisted: Unlisted) -> Vec<Change> {
-    let whole = |change, job_type| Change { change, job_type, ..Change::default() };
-    let gone = verb(unlisted);
     let Applied { changed, ended, due, .. } = applied;
-    let changed =
-        changed.into_iter().map(|ChangedDefinition { name, before, after }| match before {
-            None => vec![whole("add", name)],
-            Some(before) => {
-                let keys = definition_keys::differing(&before, &after).into_iter();
-                let change = |(key, old, new)| Change {
+    let whole =
+        |change, job: &str| Change { change, job_type: job.to_owned(), ..Change::default() };
+    let row_about_due_times = |job: &str| {
+        let of_job = due.iter().find(|due| due.job == job)?;
+        let (due_at, due_runs) = (Some(of_job.since), Some(of_job.runs));
+        Some(Change { due_at, due_runs, ..whole("due", job) })
+    };
+    let mut changes = Vec::new();
+    for ChangedDefinition { name, before, after } in changed {
+        let of_job: Vec<_> = match before {
+            None => vec![whole("add", &name)],
+            Some(before) => definition_keys::differing(&before, &after)
+                .into_iter()
+                .map(|(key, old, new)| Change {
                     definition_key: Some(key),
                     old,
                     new,
-                    ..whole("change", name.clone())
-                };
-                keys.map(change).collect()
-            }
-        });
-    let ended = ended.into_iter().map(|EndedDefinition { name, waiting, .. }| {
-        vec![Change { waiting_runs: Some(waiting).filter(|runs| *runs > 0), ..whole(gone, name) }]
-    });
-    let with_due = |mut changes: Vec<Change>| {
-        let of_job = changes.first().and_then(|change| {
-            let Change { job_type, .. } = change;
-            let due = due.iter().find(|due| due.job == *job_type)?;
-            let (due_at, due_runs) = (Some(due.since), Some(due.runs));
-            Some(Change { due_at, due_runs, ..whole("due", job_type.clone()) })
-        });
-        changes.extend(of_job);
-        changes
-    };
-    changed.chain(ended).flat_map(with_due).collect()
+                    ..whole("change", &name)
+                })
+                .collect(),
+        };
+        // Without a changed key, nothing is printed about the due times either.
+        if !of_job.is_empty() {
+            changes.extend(of_job);
+            changes.extend(row_about_due_times(&name));
+        }
+    }
+    for EndedDefinition { name, waiting, .. } in ended {
+        let waiting_runs = if waiting > 0 { Some(waiting) } else { None };
+        changes.push(Change { waiting_runs, ..whole(verb(unlisted), &name) });
+        changes.extend(row_about_due_times(&name));
+    }
+    changes
 }

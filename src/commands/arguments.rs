@@ -27,14 +27,14 @@ use crate::text::plural;
 use crate::text::timestamp::instant;
 pub(super) use crate::text::timestamp::parse as time;
 
-/// A filter without an index reads this many runs in about a second.
+/// A filter without an index reads this many runs in about a second; above it, a hint is printed.
 const MANY_RUNS: i64 = 200_000;
 
 /// The heading of the flags that select runs.
 pub(super) const HEADING: &str = "Which runs";
 
-/// Flags that select runs; a run must match all of them. clap applies the heading to the fields
-/// after this one too, unless they have their own.
+/// Flags that select runs; a run must match all of them. In a struct that flattens this one, clap
+/// also gives the heading to the fields that follow, unless they have their own.
 #[derive(Args, Debug)]
 #[command(next_help_heading = HEADING)]
 pub(super) struct Filter {
@@ -92,7 +92,8 @@ impl Filter {
         Self { job: self.job.or(argument.name), ..self }
     }
 
-    /// Fails if a filter is given, but not the flag that it needs.
+    /// Fails if a filter is given. It needs the `flag` that selects all matching runs, which is
+    /// missing.
     pub(super) fn refuse_without(&self, flag: &str) -> Result<(), Fault> {
         let Self { job, queue, key, share, worker, enqueued_by, error, .. } = self;
         let Self { payload, error_type, incident, after, before, since, until, .. } = self;
@@ -110,7 +111,9 @@ impl Filter {
         Ok(())
     }
 
-    /// Returns the database's filter, for runs in one of these statuses or in any.
+    /// Returns the filter for the store.
+    ///
+    /// - `statuses`: the runs must be in one of them; empty for any status.
     pub(super) fn resolve(
         self,
         store: &Store,
@@ -137,6 +140,7 @@ impl Filter {
                 None => Relation::Predecessors,
             };
             let mut related = store.related_runs(id, relation, self.direct)?;
+            // With --incident, a run must match both.
             related.retain(|id| ids.as_ref().is_none_or(|ids| ids.contains(id)));
             ids = Some(related);
         }
@@ -193,8 +197,9 @@ impl DefinitionName {
     }
 }
 
-/// The time zone of `--since` and `--until`. It is not part of the filters: a variable that sets it
-/// selects no runs, and clap leaves a group empty whose struct flattens another.
+/// The time zone of `--since` and `--until`. It is not a part of [`Filter`] for two reasons: a
+/// variable may set it, because it selects no runs. And if `Filter` flattened another struct, clap
+/// would leave the group `Filter` empty, with which the ids of runs conflict.
 #[derive(Args, Debug)]
 #[group(skip)]
 pub(super) struct TimeZone {
@@ -268,7 +273,7 @@ pub(super) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// The fields of the rows that a list shows, and their order.
+/// Flags that choose the fields of a list and the order of its rows.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Output")]
 pub(super) struct Shown {
@@ -357,7 +362,7 @@ pub(super) fn seconds(least: Duration, most: Duration) -> impl ReadFlag<f64> {
     move |text: &str| Ok(duration::parse_within(text, least, most)?.as_secs_f64())
 }
 
-/// Flags take the words of these enums, and shells complete them.
+/// Lets flags take the words of enums, so that clap checks them and shells complete them.
 macro_rules! flag_words {
     ($($name:ty),+ $(,)?) => {$(
         impl clap::ValueEnum for $name {
@@ -380,7 +385,8 @@ pub(super) fn job(text: &str) -> Result<String, String> {
     checked(text, fits, "a job's name has 1 to 63 characters")
 }
 
-/// Reads a job's name in the place where other commands have a run's id.
+/// Reads a job's name that is given without `--job`. Rejects numbers, because other commands take a
+/// run's id in this place.
 pub(super) fn named_job(text: &str) -> Result<String, String> {
     match text.parse::<u64>() {
         Ok(_) => Err("a number is a run's id; a job with such a name needs --job".to_owned()),
@@ -397,6 +403,7 @@ fn member(text: &str) -> Result<(String, String), String> {
 
 /// Returns the error for an attempt that has no incident.
 pub(super) fn no_incident((run, attempt): (i64, i32)) -> Fault {
+    // 0 stands for a run that died without a failed attempt.
     if attempt == 0 {
         let why = format!("run {run} has no failed attempt; `jobctl show {run}` says how it ended");
         return Fault::new(Exit::NotFound, why);
@@ -461,7 +468,7 @@ pub(super) fn share(text: &str) -> Result<String, String> {
     plain::short("share", text)
 }
 
-/// Returns a text if it `fits`, else the rule that it breaks as an error.
+/// Returns the text if it `fits`, or else the broken rule as an error.
 pub(super) fn checked(text: &str, fits: bool, rule: &str) -> Result<String, String> {
     if fits { Ok(text.to_owned()) } else { Err(rule.to_owned()) }
 }

@@ -19,7 +19,7 @@ use crate::text::plural;
 use crate::upkeep::{self, TimeSlice, UpkeepState};
 
 /// How long a command may take to release or cancel runs that wait for those that it has ended.
-const FOLLOWING: Duration = Duration::from_secs(5);
+const FOLLOWERS_LIMIT: Duration = Duration::from_secs(5);
 
 /// The flags of commands that may change many runs.
 #[derive(Args, Debug)]
@@ -90,9 +90,9 @@ pub(super) struct BulkRequest<'a> {
     /// Statuses in which the request is granted.
     pub(super) from: &'a [Status],
     /// Returns the word for a granted request.
-    pub(super) granted: &'a dyn Fn(&OperationResult) -> &'static str,
+    pub(super) granted_word: &'a dyn Fn(&OperationResult) -> &'static str,
     /// Returns why a request was refused. The arguments are the run's id and status.
-    pub(super) why: &'a dyn Fn(i64, Status) -> String,
+    pub(super) why_refused: &'a dyn Fn(i64, Status) -> String,
 }
 
 /// What the database did about a request for one run.
@@ -145,7 +145,7 @@ impl BulkRequest<'_> {
 
     /// Makes the request for the selected runs.
     ///
-    /// - `all`: a word for the runs if a flag selects all matching ones, such as `dead`. Then a
+    /// - `all`: a word for the runs, such as `dead`, if a flag selects all matching ones. Then a
     ///   person must confirm the change first. `None`: the runs are selected by their ids.
     pub(super) fn of_selection(
         &self,
@@ -154,15 +154,16 @@ impl BulkRequest<'_> {
         all: Option<&str>,
     ) -> anyhow::Result<Exit> {
         let Selection { ids, flags, filter, time_zone, output } = selection;
-        let Some(words) = all else {
+        let Some(kind) = all else {
             return self.of_ids(ids, &BulkFlags { verbose: true, ..flags }, output, store);
         };
         let filter = filter.resolve(store, &time_zone, self.from, output)?;
         let mut ids = store.list_ids(RunFilter { unsettled: true, ..filter })?;
+        // The store returns the newest first. Results are printed from the oldest on.
         ids.reverse();
         let matching = match ids.len() {
-            0 => format!("no {words} run"),
-            more => plural::of(i64::try_from(more).unwrap_or(i64::MAX), &format!("{words} run")),
+            0 => format!("no {kind} run"),
+            more => plural::of(i64::try_from(more).unwrap_or(i64::MAX), &format!("{kind} run")),
         };
         self.warn_of_effects(&ids, output, store)?;
         if ids.is_empty() {
@@ -171,24 +172,27 @@ impl BulkRequest<'_> {
             let verb = self.operation.verb();
             print::confirm(verb, &format!("{verb} {matching}"))?;
         }
-        // Runs whose status changed meanwhile no longer match; skip them.
-        let matches = |result: &RunResult| match result {
+        // Print no result for runs whose status changed meanwhile: they no longer match.
+        let still_matches = |result: &RunResult| match result {
             RunResult::NotFound => false,
             RunResult::Locked | RunResult::Rejected(_) => true,
             RunResult::Answer(OperationResult { status, granted, .. }) => {
                 *granted || self.from.contains(status)
             }
         };
-        self.in_batches(&ids, &flags, output, store, matches)
+        self.in_batches(&ids, &flags, output, store, still_matches)
     }
 
-    /// Says which effects of runs that succeeded will not be repeated.
+    /// Before a retry of succeeded runs, warns of their effects, which will not be repeated.
     fn warn_of_effects(&self, ids: &[i64], output: Output, store: &Store) -> anyhow::Result<()> {
-        let repeats =
+        let repeats_successes =
             matches!(self.operation, Operation::Retry(_)) && self.from.contains(&Status::Succeeded);
-        let found =
-            if repeats && !output.is_json() { store.effects_of_runs(ids.to_vec())? } else { None };
-        if let Some(RunEffects { effects, runs, first_key }) = found {
+        if !repeats_successes || output.is_json() {
+            return Ok(());
+        }
+        if let Some(RunEffects { effects, runs, first_key }) =
+            store.effects_of_runs(ids.to_vec())?
+        {
             let (effects, runs) = (plural::of(effects, "effect"), plural::of(runs, "run"));
             let key = plain(&first_key);
             print::complain(&format!(
@@ -217,25 +221,29 @@ impl BulkRequest<'_> {
         if !flags.dry_run && matches!(self.operation, Operation::Cancel | Operation::Undo(_)) {
             release_followers(store, ids);
         }
-        let results = ids.iter().filter_map(|id| Some((*id, results.get(id)?)));
-        let counted = results.filter(|(_, result)| has_answer(result));
-        let (answers, exits): (Vec<_>, Vec<_>) =
-            counted.map(|(id, result)| self.judge(id, result)).unzip();
+        let (mut answers, mut exits) = (Vec::new(), Vec::new());
+        for id in ids {
+            if let Some(result) = results.get(id).filter(|result| has_answer(result)) {
+                let (answer, exit) = self.judge(*id, result);
+                answers.push(answer);
+                exits.push(exit);
+            }
+        }
         if requested.is_ok() || !answers.is_empty() {
             self.print(output, answers, flags.verbose)?;
         }
         requested?;
-        let undoes = !matches!(self.operation, Operation::Remove | Operation::Undo(_));
+        let can_be_undone = !matches!(self.operation, Operation::Remove | Operation::Undo(_));
         // No hint after one run: a person knows what it was, and can change it back.
         let has_changed_many = exits.iter().filter(|exit| **exit == Exit::Done).count() > 1;
-        if undoes && !flags.dry_run && has_changed_many {
+        if can_be_undone && !flags.dry_run && has_changed_many {
             print::hint(output, &format!("`jobctl undo {name}` undoes it"));
         }
         Ok(exits.into_iter().max().unwrap_or(Exit::Done))
     }
 
-    /// Makes the request, and adds the result of each run to `results`, as far as the database
-    /// answers. Runs that another session has locked come last.
+    /// Makes the request, and adds the result of each run to `results`. If the request fails
+    /// midway, `results` has the runs so far. Runs that another session has locked come last.
     fn request(
         &self,
         (ids, dry_run, cause): (&[i64], bool, &Cause),
@@ -246,8 +254,8 @@ impl BulkRequest<'_> {
         // The last ids come first: of several finished runs with one live key, a retry gives it to
         // the newest.
         let mut remaining: Vec<_> = ids.iter().rev().copied().collect();
-        // The second round waits for the runs that the first one has skipped. The last one reports
-        // those that are still locked.
+        // The first round skips locked runs. The second round waits for them. If that takes too
+        // long, the third one tries them once more, and reports those that are still locked.
         for skips_locked in [true, false, true] {
             let mut locked = Vec::new();
             let mut bisection = Bisection::of(remaining);
@@ -257,6 +265,7 @@ impl BulkRequest<'_> {
                     let (answers, skipped) =
                         self.perform(ids, dry_run, cause, store, skips_locked)?;
                     let answers = answers.into_iter();
+                    // A run that gets no other result below does not exist.
                     results.extend(part.iter().map(|id| (*id, RunResult::NotFound)));
                     results.extend(skipped.iter().map(|id| (*id, RunResult::Locked)));
                     results.extend(answers.map(|answer| (answer.id, RunResult::Answer(answer))));
@@ -264,7 +273,7 @@ impl BulkRequest<'_> {
                     Ok(())
                 });
                 match step {
-                    // These runs were locked before the request waited for them, and still are.
+                    // A lock outlasted the wait: leave the remaining runs to the third round.
                     Err(error) if !skips_locked && error.kind == Kind::Busy => {
                         locked.extend(bisection.into_untried());
                         break;
@@ -310,10 +319,10 @@ impl BulkRequest<'_> {
             }
             RunResult::Rejected(why) => ("rejected", Some(why.clone()), Exit::CouldNot),
             RunResult::Answer(answer) if answer.granted => {
-                ((self.granted)(answer), None, Exit::Done)
+                ((self.granted_word)(answer), None, Exit::Done)
             }
             RunResult::Answer(OperationResult { status, .. }) => {
-                ("refused", Some((self.why)(id, *status)), Exit::Conflict)
+                ("refused", Some((self.why_refused)(id, *status)), Exit::Conflict)
             }
         };
         (RunAnswer { id, result, why_not_changed }, exit)
@@ -378,10 +387,11 @@ fn distinct(ids: Vec<i64>) -> Vec<i64> {
     ids.into_iter().filter(|id| seen.insert(*id)).collect()
 }
 
-/// Releases or cancels blocked runs that wait for these runs. The next tick does what this leaves.
+/// Releases or cancels blocked runs that wait for these runs. If time runs out or the database
+/// fails, the next tick does the rest.
 fn release_followers(store: &Store, ids: &[i64]) {
     let mut state = UpkeepState::default();
-    let mut slice = TimeSlice::new(Some(Instant::now() + FOLLOWING), &mut state);
+    let mut slice = TimeSlice::new(Some(Instant::now() + FOLLOWERS_LIMIT), &mut state);
     if let Err(error) = upkeep::release_followers(store, &mut slice, Some(&mut ids.to_vec())) {
         log::debug!("a tick will decide about the blocked runs: {error}");
     }

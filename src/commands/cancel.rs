@@ -30,20 +30,24 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<Exit> {
-        let (from, all) = match self.all_waiting {
-            true => (Status::that(|status| status.is_waiting()), Some("waiting")),
-            false => (Status::that(|status| !status.is_final()), self.all.then_some("unfinished")),
+        let unfinished = || Status::that(|status| !status.is_final());
+        let (from, all) = if self.all_waiting {
+            (Status::that(|status| status.is_waiting()), Some("waiting"))
+        } else if self.all {
+            (unfinished(), Some("unfinished"))
+        } else {
+            (unfinished(), None)
         };
         self.runs.check(all.is_some(), "--all-waiting or --all", "cancel")?;
         let store = database.open()?;
         let request = BulkRequest {
             operation: Operation::Cancel,
             from: &from,
-            granted: &|answer| match answer.status {
+            granted_word: &|answer| match answer.status {
                 Status::Running => "cancel requested",
                 _ => "cancelled",
             },
-            why: &|_, status| {
+            why_refused: &|_, status| {
                 format!("its status is {status}; only unfinished runs can be cancelled")
             },
         };

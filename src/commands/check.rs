@@ -125,9 +125,9 @@ impl Arguments {
         self.job.extend(self.name.name.take());
         let jobs = Some(std::mem::take(&mut self.job)).filter(|jobs| !jobs.is_empty());
         let store = database.open();
-        let looked = store.and_then(|store| Ok((self.read_findings(&store, jobs)?, store)));
-        let ((findings, facts, now), store) = match looked {
-            Ok(looked) => looked,
+        let read = store.and_then(|store| Ok((self.read_findings(&store, jobs)?, store)));
+        let ((findings, facts, now), store) = match read {
+            Ok(read) => read,
             Err(error) => return self.report_outage(note.as_ref(), receiver.as_ref(), error),
         };
         if let Some(note) = &note {
@@ -140,7 +140,7 @@ impl Arguments {
         } else {
             print::answer(&findings.iter().map(line).collect::<String>())?;
         }
-        // Cron mails all output, and a fact needs no mail.
+        // Print facts only on a terminal: cron mails all output, and a fact needs no mail.
         if self.output.is_for_people() {
             let facts = facts.iter().map(|fact| format!("info: {}", line(fact)));
             print::answer(&facts.collect::<String>())?;
@@ -158,7 +158,7 @@ impl Arguments {
             // A misspelt job would never have a problem.
             super::check_job_exists(store, job)?;
         }
-        let limits = Thresholds {
+        let thresholds = Thresholds {
             dead: self.max_dead,
             dead_within: self.max_dead_within,
             lag: self.max_lag,
@@ -166,16 +166,16 @@ impl Arguments {
             running: self.max_running,
             failures: self.max_failures.map(|most| (most, self.within)),
         };
-        let work = store.inspect_work(jobs, limits)?;
-        let mut findings = health::work(&work, &limits);
+        let work = store.inspect_work(jobs, thresholds)?;
+        let mut findings = health::work(&work, &thresholds);
         findings.retain(|finding| matches!(finding.severity, Severity::Bad | Severity::Info));
         let (findings, facts) =
             findings.into_iter().partition(|finding| finding.severity == Severity::Bad);
         Ok((findings, facts, work.now))
     }
 
-    /// The file that remembers the problems, for these flags and this database; `None` for a check
-    /// that only prints.
+    /// Returns the file that remembers the problems; `None` for a check that only prints. Each
+    /// database and each combination of flags has its own file.
     fn note(&self, database: &DatabaseFlags) -> anyhow::Result<Option<Note>> {
         let flag = match (&self.exec, &self.webhook, self.repeat) {
             (Some(_), ..) => "--exec",
@@ -187,7 +187,8 @@ impl Arguments {
         note.map(Some).with_context(|| format!("{flag} needs HOME or XDG_STATE_HOME"))
     }
 
-    /// The command or the call that gets the problems, without its input.
+    /// Returns the command or the call that gets the problems, without its input; `None`: they are
+    /// printed.
     fn receiver(&self) -> anyhow::Result<Option<Receiver>> {
         let (kind, action) = match (&self.exec, &self.webhook) {
             (Some(command), _) => (JobKind::Shell, json!({"command": command})),
@@ -195,13 +196,15 @@ impl Arguments {
             (None, None) => return Ok(None),
         };
         let action = action.to_string();
+        // Fail now if the command or the URL is wrong, not at the first problem.
         Action::of_definition(kind, &action, "{}").map_err(Fault::usage)?;
         Ok(Some((kind, action)))
     }
 
-    /// Reports the findings, the new ones first, and records that. Reports nothing if no finding is
-    /// new or over, and the last report is more recent than `--repeat`. If the file or the trail
-    /// can't be written, the findings are reported anyway.
+    /// Reports the findings, the new ones first, records the report in the trail, and remembers the
+    /// findings in the file. Reports nothing if no finding is new or over, and the last report is
+    /// more recent than `--repeat`. If the trail or the file can't be written, the findings are
+    /// reported anyway.
     fn report_new(
         &self,
         note: &Note,
@@ -216,9 +219,11 @@ impl Arguments {
             previous.lines.remove(&finding.scope());
         }
         let hidden = take_hidden(&mut previous, findings);
-        let resolved: Vec<_> = previous.lines.into_values().filter(|_| self.resolved).collect();
-        let is_due = self.is_repeated(previous.reported_at, now) && !known.is_empty();
-        let reports = is_due || !new.is_empty() || !resolved.is_empty();
+        // The lines that are left are of problems that are over.
+        let resolved: Vec<_> =
+            if self.resolved { previous.lines.into_values().collect() } else { Vec::new() };
+        let repeats_known = !known.is_empty() && self.is_repeat_due(previous.reported_at, now);
+        let reports = repeats_known || !new.is_empty() || !resolved.is_empty();
         if reports {
             let fine = findings.is_empty();
             let news = News { fine, new, known, resolved };
@@ -235,20 +240,22 @@ impl Arguments {
         Ok(())
     }
 
-    /// Records the reported problems, and whether the receiver got them.
+    /// Records in the trail the reported problems, and whether the receiver got them.
     fn record(&self, store: &Store, news: &News<'_>, failed: Option<&anyhow::Error>) {
         let outcome = match failed {
             None => format!("delivered to {}", self.receiver_name()),
             Some(why) => format!("not delivered: {why:#}"),
         };
-        let lines = news.lines().map(|(job, line)| (job, line.trim_end().to_owned()));
-        let (jobs, lines): (Vec<_>, Vec<_>) = lines.unzip();
+        let lines = news.lines().into_iter();
+        let (jobs, lines): (Vec<_>, Vec<_>) =
+            lines.map(|(job, line)| (job, line.trim_end().to_owned())).unzip();
         if let Err(error) = store.record_alerts(&host_user(), &outcome, jobs, lines) {
             print::complain(&error.to_string());
         }
     }
 
-    /// The receiver without secrets: a command line and a URL may have some.
+    /// Returns the receiver's name, without secrets: of a command line only the program, of a URL
+    /// only the host.
     fn receiver_name(&self) -> String {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
         match (&self.exec, &self.webhook) {
@@ -265,9 +272,9 @@ impl Arguments {
         }
     }
 
-    /// Reports an error that kept `check` from looking. With a note, an unreachable database is a
-    /// problem like others: reported once, and again after `--repeat` by this host's clock. The
-    /// problems in the file stay there.
+    /// Handles an error that kept `check` from reading the findings. Without a file, or if the
+    /// database can be reached, returns the error. Otherwise, the outage is a problem like others:
+    /// it is reported once, and again after `--repeat`. The file keeps the other problems.
     fn report_outage(
         &self,
         note: Option<&Note>,
@@ -282,7 +289,7 @@ impl Arguments {
         // The database can't be reached, so only this host's clock is left.
         let now = DateTime::<Utc>::from(SystemTime::now());
         let is_known = remembered.subjects.contains(&outage.subject());
-        if is_known && !self.is_repeated(remembered.outage_at, now) {
+        if is_known && !self.is_repeat_due(remembered.outage_at, now) {
             return Ok(Exit::Unavailable);
         }
         if receiver.is_some() {
@@ -301,10 +308,11 @@ impl Arguments {
         if receiver.is_some() { Ok(Exit::Unavailable) } else { Err(error) }
     }
 
-    /// Whether `--repeat` is over since the last report of known problems.
-    fn is_repeated(&self, reported_at: DateTime<Utc>, now: DateTime<Utc>) -> bool {
+    /// Returns whether known problems must be reported again, because `--repeat` has passed since
+    /// their last report.
+    fn is_repeat_due(&self, reported_at: DateTime<Utc>, now: DateTime<Utc>) -> bool {
         let since = (now - reported_at).to_std();
-        // A report in the future was remembered while the clock was ahead: report again.
+        // A time in the future was remembered while the clock was ahead: report again.
         self.repeat.is_some_and(|repeat| since.map_or(true, |since| since >= repeat))
     }
 
@@ -337,6 +345,7 @@ impl Arguments {
             after: None,
             traceparent: None,
         };
+        // No lease ends here: this limit only has to be later than the timeout.
         let stop = Stop::new(Instant::now() + 2 * REPORT_TIMEOUT, SECOND);
         let hosts = HostPolicy::new(&[]).map_err(Fault::usage)?;
         let executor = Executor::new(ShellPolicy::Any, hosts);
@@ -368,16 +377,22 @@ struct News<'a> {
 impl News<'_> {
     /// Returns a job and a line for each problem: new problems, those that are over, and known
     /// ones.
-    fn lines(&self) -> impl Iterator<Item = (Option<&str>, String)> {
-        let prefixed = |prefix: &str, it: &Finding| format!("{prefix}{}", line(it));
-        let new = self.new.iter().map(move |it| (it.job_type.as_deref(), prefixed("new: ", it)));
-        let over = self.resolved.iter().map(|line| (None, format!("resolved: {line}")));
-        let known = self.known.iter().map(move |it| (it.job_type.as_deref(), prefixed("", it)));
-        new.chain(over).chain(known)
+    fn lines(&self) -> Vec<(Option<&str>, String)> {
+        let mut lines = Vec::new();
+        for finding in &self.new {
+            lines.push((finding.job_type.as_deref(), format!("new: {}", line(finding))));
+        }
+        for line in &self.resolved {
+            lines.push((None, format!("resolved: {line}")));
+        }
+        for finding in &self.known {
+            lines.push((finding.job_type.as_deref(), line(finding)));
+        }
+        lines
     }
 
     fn text(&self) -> String {
-        self.lines().map(|(_, line)| line).collect()
+        self.lines().into_iter().map(|(_, line)| line).collect()
     }
 }
 
@@ -407,13 +422,15 @@ impl Remembered {
     }
 }
 
-/// Takes the problems out of `previous` that no check looks for while ticks do no work, so that
-/// they are neither over nor new afterwards.
+/// Moves problems from `previous` to the returned memory: while ticks do no work, some checks are
+/// skipped, and their earlier problems count as neither over nor new. Otherwise moves nothing.
 fn take_hidden(previous: &mut Remembered, findings: &[Finding]) -> Remembered {
-    let is_hiding = health::idle(findings).is_some();
+    let skips_checks = health::idle(findings).is_some();
     let is_hidden = |scope: &str| {
+        // A scope and a subject begin with the code.
         let code = scope.split(' ').next().and_then(Code::of);
-        is_hiding && code.is_some_and(|code| health::SKIPPED_WITHOUT_TICKS.contains(&code.check()))
+        skips_checks
+            && code.is_some_and(|code| health::SKIPPED_WITHOUT_TICKS.contains(&code.check()))
     };
     let subjects = previous.subjects.iter().filter(|subject| is_hidden(subject)).cloned();
     let subjects = subjects.collect();
@@ -423,8 +440,8 @@ fn take_hidden(previous: &mut Remembered, findings: &[Finding]) -> Remembered {
     Remembered { subjects, lines, ..Remembered::default() }
 }
 
-/// Returns the line about a finding. It has no age, so that mails about the same problem are the
-/// same.
+/// Returns the line about a finding. The line names a time instead of an age, so that all mails
+/// about one problem have the same line.
 fn line(finding: &Finding) -> String {
     let sentence = finding.sentence(|at| format!("since {}", health::minute(at)));
     let remedy = finding.remedy.as_ref().map(|remedy| format!("; {remedy}")).unwrap_or_default();

@@ -20,12 +20,12 @@ use crate::job::status::Status;
 use crate::print;
 use crate::store::{RunFilter, RunList, Store};
 
-/// The variable in which the script names the shell.
-const ASKS: &str = "_JOBCTL_COMPLETE";
+/// The variable by which a shell's script asks for completions. Its value names the shell.
+const ASKED_BY: &str = "_JOBCTL_COMPLETE";
 /// The time limit of a completion: a person waits for it at the command line.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
-/// The newest ids that are offered: recent runs are completed most often.
-const IDS: i64 = 50;
+/// How many ids are offered, the newest ones: recent runs are completed most often.
+const OFFERED_IDS: i64 = 50;
 
 /// Print the completion script for a shell
 ///
@@ -50,20 +50,21 @@ impl Arguments {
         Shells::builtins()
             .completer(&self.shell)
             .context("no such shell")?
-            .write_registration(ASKS, "jobctl", "jobctl", "jobctl", &mut script)
+            .write_registration(ASKED_BY, "jobctl", "jobctl", "jobctl", &mut script)
             .context("cannot write the script")?;
         if self.shell == "zsh" {
-            // zsh loads a file of fpath as the body of a function, and the first TAB calls that
-            // function. So the script must also answer this call.
-            let complete =
+            // zsh loads this file at the first TAB, as the body of the function `_jobctl`, and runs
+            // it for that TAB. So at the end, the body must also answer.
+            let answer_first_tab =
                 r#"[[ $funcstack[1] != _jobctl ]] || _clap_dynamic_completer_jobctl "$@""#;
-            writeln!(script, "{complete}").context("cannot write the script")?;
+            writeln!(script, "{answer_first_tab}").context("cannot write the script")?;
         }
         print::answer(&String::from_utf8_lossy(&script))
     }
 }
 
-/// Whether a shell asks for completions. The variable is removed before the flags are parsed.
+/// Whether a shell asks for completions. It is kept here, because clap removes the variable before
+/// the flags are built.
 static IS_ASKED: AtomicBool = AtomicBool::new(false);
 /// Whether the word to complete begins with a hyphen. Otherwise flags are offered only if there is
 /// nothing else.
@@ -71,13 +72,13 @@ static IS_FLAG: AtomicBool = AtomicBool::new(false);
 
 /// Answers a shell if it asks for completions. Returns whether it did.
 pub(crate) fn answer_shell() -> bool {
-    if std::env::var_os(ASKS).is_none() {
+    if std::env::var_os(ASKED_BY).is_none() {
         return false;
     }
     IS_ASKED.store(true, Ordering::Relaxed);
     IS_FLAG.store(asked_word().starts_with('-'), Ordering::Relaxed);
     let folder = std::env::current_dir().ok();
-    let answered = CompleteEnv::with_factory(|| without_flags(Cli::command())).var(ASKS);
+    let answered = CompleteEnv::with_factory(|| without_flags(Cli::command())).var(ASKED_BY);
     // Errors are not shown: they would appear in the middle of a command line.
     let _ = answered.try_complete(std::env::args_os(), folder.as_deref());
     true
@@ -88,20 +89,19 @@ pub(crate) fn answer_shell() -> bool {
 fn asked_word() -> String {
     let words: Vec<_> = std::env::args_os().skip_while(|word| word != "--").skip(1).collect();
     let place = std::env::var("_CLAP_COMPLETE_INDEX").ok().and_then(|place| place.parse().ok());
-    let word = words.get(place.unwrap_or(words.len().saturating_sub(1)));
+    let last = words.len().saturating_sub(1);
+    let word = words.get(place.unwrap_or(last));
     word.map(|word| word.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// Hides the flags unless the word to complete is a flag. clap adds `--help` later, which can't be
-/// hidden.
+/// Hides the flags, unless the word to complete is a flag. Disables `--help` and `--version`, which
+/// clap adds later, so that they can't be hidden.
 fn without_flags(command: Command) -> Command {
     if IS_FLAG.load(Ordering::Relaxed) {
         return command;
     }
-    let hidden = command.mut_args(|argument| match argument.is_positional() {
-        true => argument,
-        false => argument.hide(true),
-    });
+    let hidden = command
+        .mut_args(|argument| if argument.is_positional() { argument } else { argument.hide(true) });
     hidden.disable_help_flag(true).disable_version_flag(true)
 }
 
@@ -129,7 +129,8 @@ pub(super) fn with_candidates(command: Command) -> Command {
 fn definitions() -> Vec<CompletionCandidate> {
     words(|store| {
         let names = store.list_schedules(None, 0)?.into_iter().map(|definition| definition.name);
-        // A shell inserts a single candidate verbatim, so a forged name could be a command.
+        // Offer only valid names: a shell inserts a single candidate verbatim, so a forged name
+        // could be a command.
         Ok(names.filter(|name| definition::check_name(name).is_ok()).collect())
     })
 }
@@ -147,17 +148,17 @@ fn dead_runs() -> Vec<CompletionCandidate> {
     words(|store| {
         let statuses = vec![Status::Dead];
         let filter = RunFilter { statuses, unsettled: true, ..RunFilter::default() };
-        let dead = store.list_runs(RunList::Dead, filter, IDS)?;
+        let dead = store.list_runs(RunList::Dead, filter, OFFERED_IDS)?;
         Ok(dead.rows.iter().map(|run| run.value("id").to_string()).collect())
     })
 }
 
-/// Returns the words that `read` reads from the database, or none if it does not answer in time.
+/// Returns the words that `read` reads from the database; empty if it does not answer in time.
 fn words(read: fn(&Store) -> anyhow::Result<Vec<String>>) -> Vec<CompletionCandidate> {
     let (sender, answer) = mpsc::channel();
     thread::spawn(move || {
         let words = DatabaseFlags::default().open().and_then(|store| read(&store));
-        // After the time limit the receiver is gone.
+        // Sending fails after the time limit, when the receiver is gone.
         let _ = sender.send(words.unwrap_or_default());
     });
     let words = answer.recv_timeout(ANSWER_LIMIT).unwrap_or_default();

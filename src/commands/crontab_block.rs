@@ -5,7 +5,7 @@ use crate::text::plain::plain;
 const BEGIN: &str = "# BEGIN jobctl: written by `jobctl init`, which replaces these lines";
 const END: &str = "# END jobctl";
 
-/// Where a line of a crontab is, as seen from the block.
+/// Where a line of a crontab is in relation to the block.
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
     Before,
@@ -18,8 +18,9 @@ pub(super) fn block(lines: &str) -> String {
     format!("{BEGIN}\n{lines}{END}\n")
 }
 
-/// Returns the text with this block in the place of the old one, or at the end, where its variables
-/// affect no other line. An empty block removes the old one. `None`: the end marker is missing.
+/// Returns the text with this block in the place of the old one. Without an old one, the block
+/// comes last, because its variables affect all lines below it. An empty block removes the old one.
+/// `None`: the end marker of the old block is missing.
 pub(super) fn replaced(text: &str, block: &str) -> Option<String> {
     let (mut before, mut after, mut place) = (String::new(), String::new(), Place::Before);
     for line in text.lines() {
@@ -31,21 +32,21 @@ pub(super) fn replaced(text: &str, block: &str) -> Option<String> {
             (Place::After, _) => after.extend([line, "\n"]),
         }
     }
-    (place != Place::Inside).then(|| before + block + &after)
+    if place == Place::Inside { None } else { Some(before + block + &after) }
 }
 
-/// Returns the lines before the block, or all if there is no block: their variables apply in the
-/// block.
+/// Returns the lines above the block, whose variables apply in it; without a block, all lines.
 pub(super) fn before_block(text: &str) -> impl Iterator<Item = &str> {
     text.lines().take_while(|line| *line != BEGIN)
 }
 
-/// Returns the lines of the block.
+/// Returns the lines of the block, with its first marker.
 pub(super) fn in_block(text: &str) -> impl Iterator<Item = &str> {
     text.lines().skip_while(|line| *line != BEGIN).take_while(|line| *line != END)
 }
 
 /// Returns the text with empty lines in the place of the block, so that line numbers stay the same.
+/// `None`: the end marker is missing.
 pub(super) fn without_block(text: &str) -> Option<String> {
     let lines = text.lines().count() - replaced(text, "")?.lines().count();
     replaced(text, &"\n".repeat(lines))

@@ -17,7 +17,7 @@ use crate::job::thresholds::Thresholds;
 use crate::print::{self, Format, Output, Table};
 use crate::store::{self, Mode, SessionFacts, Store};
 
-/// The clocks are compared this often, and the fastest answer counts.
+/// The clocks are compared this often. The fastest answer counts: it has the smallest error.
 const CLOCK_QUERIES: usize = 3;
 
 /// Check the setup, and print a remedy for each problem
@@ -51,14 +51,15 @@ impl Arguments {
     }
 }
 
-/// Runs the checks, and returns the database's time if the work could be read. Checks of jobctl's
-/// tables need a schema that this program knows.
+/// Runs the checks. Returns their findings, and the database's time if jobctl's tables could be
+/// read. Checks of these tables need a schema that this program knows.
 fn examine(target: &Target, origin: &str) -> anyhow::Result<(Vec<Finding>, Option<DateTime<Utc>>)> {
     let opened = Instant::now();
     let store = Store::connect(target).with_context(|| format!("the address is of {origin}"))?;
     let first = store.inspect_session()?;
     let open_for = opened.elapsed();
     let clock = compare_clocks(&store)?;
+    // A pooler may give one connection several sessions, and two connections the same session.
     let other = Store::connect(target).ok().and_then(|other| other.inspect_session().ok());
     let session = store.inspect_session()?;
     let connection = ConnectionFacts {
@@ -77,14 +78,14 @@ fn examine(target: &Target, origin: &str) -> anyhow::Result<(Vec<Finding>, Optio
     add("writes", health::writes(&session));
     add("durability", health::durability(&session));
     let encoding = health::database(&session);
-    // In another encoding, there is no schema of jobctl.
-    let missing = (encoding.severity == Severity::Ok).then(|| {
+    // `None`: a database with another encoding can't have jobctl's schema.
+    let missing_steps = (encoding.severity == Severity::Ok).then(|| {
         let missing = store.missing_migrations(Mode::Inspect);
         missing.map(|steps| steps.iter().map(|step| step.name).collect::<Vec<_>>())
     });
     add("database", encoding);
     add("clock", health::clock(clock));
-    if let Some(missing) = &missing {
+    if let Some(missing) = &missing_steps {
         add("schema", health::schema(missing.as_deref(), &connection.address));
     }
     add("environment", health::environment(&environment::unknown_variables()));
@@ -95,12 +96,13 @@ fn examine(target: &Target, origin: &str) -> anyhow::Result<(Vec<Finding>, Optio
     if let Some(why) = init::lost_mail() {
         add("mail", health::mail(why));
     }
-    let is_ours = match &missing {
+    let has_schema = match &missing_steps {
         Some(Ok(missing)) => missing.is_empty(),
+        // This role lacks a privilege, so the schema may still be this program's.
         Some(Err(error)) => error.exit == Exit::Configuration,
         None => false,
     };
-    let now = if is_ours { examine_schema(&store, &session, &mut add) } else { None };
+    let now = if has_schema { examine_schema(&store, &session, &mut add) } else { None };
     let snapshots = store.inspect_snapshots();
     add("snapshots", judge(&snapshots, |facts| health::snapshots(&session, facts)));
     Ok((findings, now))
@@ -122,11 +124,11 @@ fn examine_schema(
     for finding in judge_all(&objects, |facts| health::objects(facts)) {
         add("objects", finding);
     }
-    let limits = Thresholds::default();
-    let work = store.inspect_work(None, limits);
+    let thresholds = Thresholds::default();
+    let work = store.inspect_work(None, thresholds);
     match &work {
         Ok(work) => {
-            let checks = health::checks(work, &health::work(work, &limits));
+            let checks = health::checks(work, &health::work(work, &thresholds));
             checks.into_iter().for_each(|finding| add(finding.check, finding));
         }
         Err(error) => add("work", health::unreadable(error)),
@@ -144,13 +146,12 @@ fn examine_schema(
     now
 }
 
-/// Returns the finding about facts, which `finding_of` judges, or the one that they can't be read.
+/// Returns the finding of `finding_of` about facts, or the finding that they can't be read.
 fn judge<T>(facts: &store::Result<T>, finding_of: impl Fn(&T) -> Finding) -> Finding {
     facts.as_ref().map_or_else(health::unreadable, finding_of)
 }
 
-/// Returns the findings about facts, which `findings_of` judges, or the one that they can't be
-/// read.
+/// Returns the findings of `findings_of` about facts, or the finding that they can't be read.
 fn judge_all<T>(
     facts: &store::Result<T>,
     findings_of: impl Fn(&T) -> Vec<Finding>,
@@ -158,20 +159,24 @@ fn judge_all<T>(
     facts.as_ref().map_or_else(|error| vec![health::unreadable(error)], findings_of)
 }
 
-/// Compares the host's clock to the database's.
+/// Compares the host's clock to the database's: the host's time in the middle of a request should
+/// be the time in its answer.
 fn compare_clocks(store: &Store) -> store::Result<ClockFacts> {
     let compare = || {
         let began = Instant::now();
         let now = store.now()?;
         let took = began.elapsed();
-        // `Utc::now` panics before 1970.
+        // Use `SystemTime`, because `Utc::now` panics before 1970.
         let halfway = DateTime::<Utc>::from(SystemTime::now())
             - TimeDelta::from_std(took / 2).unwrap_or_default();
         Ok(ClockFacts { ahead: halfway - now, took })
     };
     let mut best = compare()?;
     for _ in 1..CLOCK_QUERIES {
-        best = [best, compare()?].into_iter().min_by_key(|clock| clock.took).unwrap_or(best);
+        let next = compare()?;
+        if next.took < best.took {
+            best = next;
+        }
     }
     Ok(best)
 }

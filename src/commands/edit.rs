@@ -82,13 +82,14 @@ impl Arguments {
         if let Some(payload) = &payload {
             check_payload(&store, self.runs.ids(), payload)?;
         }
-        let has_time = self.values.run_at.is_some() || self.values.r#in.is_some();
-        let needs_time = self.all_waiting || has_time;
+        let sets_time = self.values.run_at.is_some() || self.values.r#in.is_some();
+        let only_waiting = self.all_waiting || sets_time;
         let from =
-            Status::that(|status| status.is_waiting() || *status == Status::Dead && !needs_time);
-        let only = match needs_time {
-            true => "only waiting runs have a time; a retry makes other runs due",
-            false => "only waiting and dead runs can be edited",
+            Status::that(|status| status.is_waiting() || *status == Status::Dead && !only_waiting);
+        let rule = if only_waiting {
+            "only waiting runs have a time; a retry makes other runs due"
+        } else {
+            "only waiting and dead runs can be edited"
         };
         let Values { queue, priority, run_at, r#in, max_attempts, timeout, backoff, .. } =
             self.values;
@@ -98,16 +99,19 @@ impl Arguments {
         let request = BulkRequest {
             operation: Operation::Edit(edit),
             from: &from,
-            granted: &|_| "edited",
-            why: &|_, status| match from.contains(&status) {
-                true => "its starts so far use up --max-attempts; give a larger number".to_owned(),
-                false => format!("its status is {status}; {only}"),
+            granted_word: &|_| "edited",
+            why_refused: &|_, status| {
+                if !from.contains(&status) {
+                    return format!("its status is {status}; {rule}");
+                }
+                "its starts so far use up --max-attempts; give a larger number".to_owned()
             },
         };
         request.of_selection(self.runs, &store, self.all_waiting.then_some("waiting"))
     }
 }
 
+/// Reads a payload from a file, and checks it.
 fn payload_of(file: &str) -> anyhow::Result<String> {
     let bytes = read_payload(file)?;
     Ok(payload::check(&bytes).map_err(Fault::usage)?.to_owned())

@@ -1,6 +1,6 @@
-//! The file of variables, for secrets that jobs need: cron writes all variables of a crontab into
-//! the header of each mail, but this file only names itself there. The user's own file names the
-//! database for commands in a new shell.
+//! Reads a file of variables, for secrets that jobs need. In the crontab, cron would write them
+//! into the header of each mail; of this file, the header has only the path. The user's own file,
+//! `~/.config/jobctl/env`, names the database for commands in a new shell.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -19,23 +19,24 @@ pub(super) const VARIABLE: &str = "JOBCTL_ENV_FILE";
 /// The file that was read, and the names that it set.
 static LOADED: OnceLock<(PathBuf, BTreeSet<String>)> = OnceLock::new();
 
-/// Sets the variables of the file for this process and its jobs, except those that are set already.
-/// Without `VARIABLE`, the file of variables is the user's own file, unless a flag or a variable
+/// Sets the variables of a file for this process and its jobs, except those that are set already.
+/// `VARIABLE` names the file. Without it, reads the user's own file, unless a flag or a variable
 /// names a database. Call it while the process has one thread.
 pub(crate) fn load() -> anyhow::Result<()> {
     let given = env::var_os(VARIABLE).map(PathBuf::from);
-    let what = if given.is_some() { format!("{VARIABLE} ") } else { String::new() };
-    let is_named =
+    let given_by = if given.is_some() { format!("{VARIABLE} ") } else { String::new() };
+    let names_database =
         || is_typed("--database-url") || is_set(super::VARIABLE) || connect::is_named(is_set);
-    let own = || own_path().filter(|path| path.exists() && !is_named());
+    let own = || own_path().filter(|path| path.exists() && !names_database());
     let Some(path) = given.or_else(own) else { return Ok(()) };
     if is_blank(path.as_os_str()) {
         return Err(Fault::empty(VARIABLE).into());
     }
     let variables =
-        read(&path).map_err(|cause| unusable(&format!("{what}{}", path.display()), &cause))?;
+        read(&path).map_err(|cause| unusable(&format!("{given_by}{}", path.display()), &cause))?;
     let mut names = BTreeSet::new();
     for (name, value) in variables {
+        // If the file sets a variable twice, the last value counts.
         if !is_set(&name) || names.contains(&name) {
             #[allow(unsafe_code, reason = "std offers no other way to set a variable")]
             // SAFETY: no other thread runs that could read the environment.
@@ -61,7 +62,8 @@ pub(super) fn is_blank(value: &OsStr) -> bool {
     value.as_encoded_bytes().trim_ascii().is_empty()
 }
 
-/// An empty variable counts as unset, because a crontab cannot unset one.
+/// Returns whether a variable has a value. An empty one counts as unset, because a crontab can't
+/// unset a variable.
 fn is_set(name: &str) -> bool {
     env::var_os(name).is_some_and(|value| !value.is_empty())
 }
@@ -86,16 +88,18 @@ pub(super) fn has_set(name: &str) -> bool {
     LOADED.get().is_some_and(|(_, names)| names.contains(name))
 }
 
-/// The user's own file, with another address.
+/// The user's own file, and its text with another address.
 pub(super) struct OwnFile {
     pub(super) path: PathBuf,
+    /// Whether the file has an address now.
     pub(super) has_address: bool,
-    /// `None`: the file has this address already.
+    /// `None`: the file has the new address already.
     pub(super) new_text: Option<String>,
 }
 
 impl OwnFile {
-    /// Puts the variables of an address in the place of those that the file has. Changes nothing.
+    /// Makes the text in which these variables of an address replace those of the file. Does not
+    /// write it.
     pub(super) fn with_address(address: &[(String, String)]) -> anyhow::Result<Self> {
         let no_folder = "cannot find your folder for settings: set HOME";
         let path = own_path().ok_or_else(|| Fault::new(Exit::Configuration, no_folder))?;
@@ -106,8 +110,8 @@ impl OwnFile {
         }
         let cannot_use = |cause: String| unusable(&path.display().to_string(), &cause);
         let old = if path.exists() { text(&path).map_err(cannot_use)? } else { String::new() };
-        let mut of_address = parse(&old).map_err(cannot_use)?;
-        of_address.retain(|(name, _)| is_of_address(name));
+        let mut old_address = parse(&old).map_err(cannot_use)?;
+        old_address.retain(|(name, _)| is_of_address(name));
         let is_kept = |line: &&str| !variable(line).is_ok_and(|(name, _)| is_of_address(&name));
         let kept = old.lines().filter(is_kept).map(str::to_owned);
         let added = address.iter().map(|(name, value)| {
@@ -118,8 +122,9 @@ impl OwnFile {
         });
         let lines = kept.map(Ok).chain(added).map(|line| Ok(line? + "\n"));
         let text = lines.collect::<Result<String, Fault>>()?;
-        let has_address = !of_address.is_empty();
-        Ok(Self { path, has_address, new_text: (of_address != address).then_some(text) })
+        let has_address = !old_address.is_empty();
+        let new_text = if old_address == address { None } else { Some(text) };
+        Ok(Self { path, has_address, new_text })
     }
 }
 
@@ -144,9 +149,10 @@ fn text(path: &Path) -> Result<String, String> {
         .map_err(|error| error.to_string())
 }
 
-/// Reads lines `NAME=VALUE`. Quotes around a value are dropped, as in cron, systemd and shells. A
-/// value that these read in different ways is a mistake.
+/// Reads lines `NAME=VALUE`. Drops quotes around a value, as cron, systemd and shells do. Fails if
+/// they would read a value in different ways.
 fn parse(text: &str) -> Result<Vec<(String, String)>, String> {
+    // Some editors write a byte order mark at the beginning.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let lines = (1_u32..).zip(text.lines().map(str::trim));
     let lines = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
@@ -176,7 +182,8 @@ fn line(name: &str, value: &str) -> Option<String> {
     lines.find(is_read)
 }
 
-/// Returns a value without its quotes.
+/// Returns a value without its quotes. Fails if cron, systemd and shells would read it in different
+/// ways.
 fn unquoted(value: &str) -> Result<&str, &'static str> {
     let Some(quote) = value.chars().next().filter(|first| ['"', '\''].contains(first)) else {
         const MISTAKE: &str = "has a backslash, a quote, a `#` after a blank, or a blank after its \

@@ -1,4 +1,4 @@
-//! Every flag of a command can also be set by the variable `JOBCTL_<COMMAND>_<FLAG>`, except those
+//! Reads flags from variables: `JOBCTL_<COMMAND>_<FLAG>` sets each flag of a command, except those
 //! that select what to change. An empty value is an error: a filter that is empty by mistake would
 //! select all runs.
 
@@ -33,11 +33,11 @@ const OF_JOBS: [&str; 7] = [
 /// Commands that can change many runs at a time.
 const OF_MANY_RUNS: [&str; 7] = ["retry", "cancel", "edit", "settle", "prune", "hold", "release"];
 
-/// Commands that change what one flag names.
+/// Commands that change one thing, and the flag that names it.
 const OF_ONE: [(&str, &str); 4] =
     [("enqueue", "job"), ("pause", "job"), ("resume", "job"), ("forget", "worker")];
 
-/// The arguments of a command, whose flags have their variables.
+/// The arguments `A` of a command. Each flag can also be set by its variable.
 #[derive(Debug)]
 pub(crate) struct Environment<A>(pub(crate) A);
 
@@ -61,7 +61,7 @@ impl<A: FromArgMatches> FromArgMatches for Environment<A> {
     }
 }
 
-/// Reads a command without arguments: its flags come from their variables alone.
+/// Parses a command without arguments: all its flags come from variables.
 pub(super) fn of_variables(command: &str) -> Result<Cli, Fault> {
     parse(["jobctl", command].map(OsString::from)).map_err(|usage| {
         let text = usage.to_string();
@@ -86,13 +86,19 @@ fn check_values(commands: &Command, matches: &ArgMatches) -> Result<(), clap::Er
     check_variables(command)?;
     for argument in command.get_arguments() {
         let (id, Some(long)) = (argument.get_id().as_str(), argument.get_long()) else { continue };
-        if !given.get_raw(id).into_iter().flatten().any(is_blank) {
+        let values: Vec<_> = given.get_raw(id).into_iter().flatten().collect();
+        if !values.iter().any(|value| is_blank(value)) {
             continue;
         }
         let is_variable = given.value_source(id) == Some(ValueSource::EnvVariable);
         let source =
             if is_variable { variable_name(subcommand, long) } else { format!("--{long}") };
-        return Err(refusal(Fault::empty(&source)));
+        let is_list = values.len() > 1;
+        return Err(refusal(if is_list {
+            Fault::empty_element(&source)
+        } else {
+            Fault::empty(&source)
+        }));
     }
     Ok(())
 }
@@ -119,9 +125,9 @@ fn refusal(fault: Fault) -> clap::Error {
     clap::Error::raw(ErrorKind::InvalidValue, fault)
 }
 
-/// Returns whether a flag selects what a command changes, or confirms the change. A
-/// variable that was left over would make the command change other runs than its line says. The
-/// time zone is a setting: without --since and --until, it has no effect.
+/// Returns whether a flag selects what a command changes, or confirms the change. Such a flag has
+/// no variable: one that was left over would make the command change other runs than its line says.
+/// The time zone is a setting, because it has no effect without --since and --until.
 fn selects_runs(command: &str, argument: &Arg) -> bool {
     match argument.get_long() {
         Some("yes" | "force" | "take-over") => true,
@@ -131,8 +137,9 @@ fn selects_runs(command: &str, argument: &Arg) -> bool {
     }
 }
 
-/// Gives the command's flags their variables. Allows a hyphen at the start of times and numbers:
-/// otherwise clap takes `-5s` for an unknown flag, instead of a value out of range.
+/// Gives the command's flags their variables, if these are set. Also allows a hyphen at the start
+/// of times and numbers: otherwise clap takes `-5s` for an unknown flag, instead of a value out of
+/// range.
 fn with_variables(command: Command) -> Command {
     let command_name = command.get_name().to_owned();
     // `check_variables` names an empty variable; clap's error about its value would not.
@@ -152,10 +159,10 @@ fn with_variables(command: Command) -> Command {
     })
 }
 
-/// Parses the command line again without the variables that conflict with it. clap treats a
-/// variable like a typed flag, so a variable in a crontab could conflict with an argument, or
-/// require a missing one. Variables that conflict with each other remain an error. Parsing again is
-/// slow, so it is done only after the first attempt failed with `usage`.
+/// Parses the command line again without the variables that do not fit to it, after clap failed
+/// with `usage`. clap treats a variable like a typed flag, so a variable of a crontab could
+/// conflict with an argument, or require a missing one. Variables that conflict with each other
+/// remain an error.
 pub(super) fn without_unfit_variables(usage: clap::Error) -> Result<ArgMatches, clap::Error> {
     if !matches!(usage.kind(), ErrorKind::ArgumentConflict | ErrorKind::MissingRequiredArgument) {
         return Err(usage);
@@ -166,14 +173,16 @@ pub(super) fn without_unfit_variables(usage: clap::Error) -> Result<ArgMatches, 
     check_variables(command)?;
     // Parses the command line with only the variables of these flags.
     let parse = |kept: &[&Id]| {
-        let drop = |argument: Arg| match kept.contains(&argument.get_id()) {
-            true => argument,
-            false => argument.env(Resettable::Reset),
+        let drop_others = |argument: Arg| {
+            let is_kept = kept.contains(&argument.get_id());
+            if is_kept { argument } else { argument.env(Resettable::Reset) }
         };
-        let name = command.get_name();
-        commands.clone().mut_subcommand(name, |command| command.mut_args(drop)).try_get_matches()
+        let parsed = commands
+            .clone()
+            .mut_subcommand(command.get_name(), |command| command.mut_args(drop_others));
+        parsed.try_get_matches()
     };
-    // Returns the arguments that are missing with only these variables; `None`: none is.
+    // Returns the arguments that are missing with only these variables; `None`: no argument is.
     let missing = |ids: &[&Id]| {
         let error = parse(ids).err()?;
         match error.get(ContextKind::InvalidArg)? {
@@ -188,19 +197,24 @@ pub(super) fn without_unfit_variables(usage: clap::Error) -> Result<ArgMatches, 
     // Returns whether a variable alone conflicts with an argument.
     let conflicts =
         |id: &&Id| parse(&[id]).is_err_and(|error| error.kind() == ErrorKind::ArgumentConflict);
-    let with_env = command.get_arguments().filter(|argument| argument.get_env().is_some());
-    let mut left: Vec<_> = with_env.map(Arg::get_id).filter(|id| !conflicts(id)).collect();
-    // Keep one variable after the other, if it requires no argument that is missing. Of n variables
-    // that are set, this parses at most n² times, and a crontab sets few.
+    let with_variable = command.get_arguments().filter(|argument| argument.get_env().is_some());
+    let mut candidates: Vec<_> =
+        with_variable.map(Arg::get_id).filter(|id| !conflicts(id)).collect();
+    // Keep each variable with which no further argument is missing. After one was kept, try the
+    // others again, because they may require it. Of n variables that are set, this parses at most
+    // n² times, and a crontab sets few.
     let mut kept = Vec::new();
-    let mut lacks = missing(&kept).unwrap_or_default();
-    // Search from the beginning after each added variable, because another one may require it.
-    while let Some((next, lacking)) = left.iter().enumerate().find_map(|(next, id)| {
-        let lacking = missing(&[&kept[..], &[id]].concat()).unwrap_or_default();
-        lacking.iter().all(|argument| lacks.contains(argument)).then_some((next, lacking))
-    }) {
-        kept.push(left.remove(next));
-        lacks = lacking;
+    let mut missing_before = missing(&kept).unwrap_or_default();
+    let mut place = 0;
+    while let Some(id) = candidates.get(place) {
+        let missing_with = missing(&[&kept[..], &[id]].concat()).unwrap_or_default();
+        if missing_with.iter().all(|argument| missing_before.contains(argument)) {
+            kept.push(candidates.remove(place));
+            missing_before = missing_with;
+            place = 0;
+        } else {
+            place += 1;
+        }
     }
     let matches = parse(&kept)?;
     check_values(&commands, &matches)?;
@@ -212,13 +226,14 @@ pub(super) fn given(commands: &Command) -> Option<&Command> {
     std::env::args_os().skip(1).find_map(|word| commands.find_subcommand(word))
 }
 
-/// Returns a command's flag without its hyphens, and its variable.
+/// Returns a command's flag without its hyphens, and its variable; `None`: the argument is not a
+/// flag, or one without a variable, such as `--help`.
 fn variable<'a>(command: &str, argument: &'a Arg) -> Option<(&'a str, String)> {
-    let is_answer = matches!(
+    let prints_help = matches!(
         argument.get_action(),
         ArgAction::Help | ArgAction::HelpShort | ArgAction::HelpLong | ArgAction::Version
     );
-    let long = argument.get_long().filter(|_| !is_answer && !argument.is_global_set())?;
+    let long = argument.get_long().filter(|_| !prints_help && !argument.is_global_set())?;
     Some((long, variable_name(command, long)))
 }
 
@@ -226,7 +241,8 @@ fn variable_name(command: &str, flag: &str) -> String {
     format!("JOBCTL_{command}_{flag}").to_uppercase().replace('-', "_")
 }
 
-/// Names the variable instead of the flag in an error about its value.
+/// Returns the error with the variable's name in the place of the flag's, if the value is from the
+/// variable.
 pub(super) fn with_variable(mut usage: clap::Error) -> clap::Error {
     let commands = Cli::command();
     let Some(command) = given(&commands).map(Command::get_name) else { return usage };
@@ -242,44 +258,52 @@ pub(super) fn with_variable(mut usage: clap::Error) -> clap::Error {
     usage
 }
 
-/// Returns each variable that jobctl does not know, with the one that was probably meant.
+/// Returns each variable `JOBCTL_...` that is set, but that jobctl does not read, with the known
+/// variable that was probably meant.
 pub(super) fn unknown_variables() -> Vec<(String, Option<String>)> {
     let mut commands = Cli::command();
     commands.build();
-    let of_flags = commands.get_subcommands().flat_map(|command| {
-        let command_name = command.get_name();
-        let variable = move |argument| {
-            Some((variable(command_name, argument)?.1, selects_runs(command_name, argument)))
-        };
-        command.get_arguments().filter_map(variable)
-    });
-    let (unread, known): (Vec<_>, Vec<_>) = of_flags.partition(|(_, is_unread)| *is_unread);
-    let unread: BTreeSet<_> = unread.into_iter().map(|(name, _)| name).collect();
-    let known = known.into_iter().map(|(name, _)| name);
-    let known: BTreeSet<_> =
-        known.chain(OF_ALL.into_iter().chain(OF_JOBS).map(str::to_owned)).collect();
-    let given: BTreeSet<_> =
+    let mut known: BTreeSet<_> = OF_ALL.into_iter().chain(OF_JOBS).map(str::to_owned).collect();
+    // Variables of flags that select what to change.
+    let mut refused = BTreeSet::new();
+    for command in commands.get_subcommands() {
+        for argument in command.get_arguments() {
+            let Some((_, name)) = variable(command.get_name(), argument) else { continue };
+            if selects_runs(command.get_name(), argument) {
+                refused.insert(name);
+            } else {
+                known.insert(name);
+            }
+        }
+    }
+    let set: BTreeSet<_> =
         std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
-    let unknown = |name: &String| name.starts_with("JOBCTL_") && !known.contains(name);
-    given
-        .into_iter()
-        .filter(unknown)
-        .map(|name| {
-            let flag = &name["JOBCTL".len()..];
-            // Most variables in a crontab are for its ticks.
-            let of_tick = format!("JOBCTL_TICK{flag}");
-            let meant = known
-                .get(&of_tick)
-                .or_else(|| known.iter().find(|known| known.ends_with(flag)))
-                .map(String::as_str)
-                .or_else(|| did_you_mean::nearest(&name, known.iter().map(String::as_str)))
-                .filter(|_| !unread.contains(&name));
-            (name.clone(), meant.map(str::to_owned))
-        })
-        .collect()
+    let mut unknown = Vec::new();
+    for name in set {
+        if !name.starts_with("JOBCTL_") || known.contains(&name) {
+            continue;
+        }
+        let is_refused = refused.contains(&name);
+        let suggestion = if is_refused { None } else { similar_variable(&name, &known) };
+        let suggestion = suggestion.map(str::to_owned);
+        unknown.push((name, suggestion));
+    }
+    unknown
 }
 
-/// Returns the variables that are set and ask for a proxy. jobctl reads none of them.
+/// Returns the known variable that was probably meant by the name of an unknown one: a variable
+/// with the same flag, of `tick` if it has one, or a variable with a similar name.
+fn similar_variable<'k>(name: &str, known: &'k BTreeSet<String>) -> Option<&'k str> {
+    let flag = name.strip_prefix("JOBCTL").unwrap_or(name);
+    // Most variables in a crontab are for its ticks.
+    let of_tick = known.get(&format!("JOBCTL_TICK{flag}"));
+    of_tick
+        .or_else(|| known.iter().find(|known| known.ends_with(flag)))
+        .map(String::as_str)
+        .or_else(|| did_you_mean::nearest(name, known.iter().map(String::as_str)))
+}
+
+/// Returns the variables that are set and name a proxy. jobctl reads none of them.
 pub(super) fn proxy_variables() -> Vec<&'static str> {
     const NAMES: [&str; 6] =
         ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
@@ -287,12 +311,13 @@ pub(super) fn proxy_variables() -> Vec<&'static str> {
     NAMES.into_iter().filter(is_set).collect()
 }
 
-/// Names the argument or the jobctl variable that is not UTF-8; clap does not name it.
+/// Names the argument or the jobctl variable that is not UTF-8, because clap's error does not.
 pub(super) fn not_utf8() -> Option<String> {
-    let argument = std::env::args_os().skip(1).find(|argument| argument.to_str().is_none());
-    let named = argument.map(|argument| format!("the argument `{}`", argument.to_string_lossy()));
+    if let Some(argument) = std::env::args_os().skip(1).find(|word| word.to_str().is_none()) {
+        return Some(format!("the argument `{}`", argument.to_string_lossy()));
+    }
     let variables = std::env::vars_os().filter(|(_, value)| value.to_str().is_none());
     let names = variables.filter_map(|(name, _)| name.into_string().ok());
-    let ours = names.filter(|name| name.starts_with("JOBCTL_"));
-    named.or_else(|| ours.min().map(|variable| format!("the variable {variable}")))
+    let first = names.filter(|name| name.starts_with("JOBCTL_")).min()?;
+    Some(format!("the variable {first}"))
 }

@@ -114,21 +114,24 @@ impl Arguments {
         for job in &jobs {
             super::check_job_exists(&store, job)?;
         }
-        // Without a bound, list the failures of the last day.
-        let is_bounded = until.is_some() || incident.is_some();
-        let since = since.or((!is_bounded).then_some(When::Ago(DAY)));
+        // Without --since, --until and --incident, list the failures of the last day.
+        let since = match (since, until, incident) {
+            (None, None, None) => Some(When::Ago(DAY)),
+            _ => since,
+        };
         let [mut since, mut until] = time_zone.window(&store, [since, until])?;
         let mut incident_name = None;
         if let Some((run, attempt)) = incident {
             let window =
                 store.incident_window(run, attempt)?.ok_or_else(|| no_incident((run, attempt)))?;
+            // The end of a window is exclusive.
             let end = window.last_at + TimeDelta::microseconds(1);
             since = since.max(Some(window.first_at));
             until = Some(until.map_or(end, |until| until.min(end)));
             incident_name = Some(window.incident);
         }
         let filter = FailureFilter {
-            // With only an end, list the failures of the day before it.
+            // With only --until, list the failures of the day before it.
             since: since.or_else(|| until.map(|until| until - DAY)),
             until,
             jobs,
@@ -139,10 +142,13 @@ impl Arguments {
             error,
             incident: incident_name,
         };
-        let (which, table) = if self.group { ("worst", &INCIDENTS) } else { ("newest", &ATTEMPTS) };
-        print_first(self.output, &self.shown, self.limit, which, table, |wanted| match self.group {
-            true => store.list_incidents(filter, wanted),
-            false => store.list_failures(filter, wanted),
-        })
+        let (output, shown, limit) = (self.output, &self.shown, self.limit);
+        if self.group {
+            let read = |limit| store.list_incidents(filter, limit);
+            print_first(output, shown, limit, "worst", &INCIDENTS, read)
+        } else {
+            let read = |limit| store.list_failures(filter, limit);
+            print_first(output, shown, limit, "newest", &ATTEMPTS, read)
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! `jobctl forget`: removes a worker that is gone for good.
 
+use anyhow::Context;
 use chrono::{DateTime, Utc};
 use clap::{ArgGroup, Args};
 use serde::Serialize;
@@ -10,7 +11,6 @@ use crate::exit::{Exit, Fault};
 use crate::job::status::HoldScope;
 use crate::job::thresholds::TICK_OVERDUE;
 use crate::print::{self, Output, Table};
-use crate::store::HoldTarget;
 use crate::text::{did_you_mean, timestamp};
 
 /// Stop reporting a worker that is gone for good
@@ -45,12 +45,13 @@ struct Forgotten {
 impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
         let store = database.open()?;
-        let worker = self.worker.or(self.named).unwrap_or_default();
+        // clap requires one of both.
+        let worker = self.worker.or(self.named).context("no worker is named")?;
         let Some(known) = store.forget_worker(worker.clone(), self.reason.cause())? else {
-            let scope = HoldTarget { scope: HoldScope::Worker, name: worker.clone() };
-            let names = store.hold_names(scope)?;
-            let meant = did_you_mean::suggestion(&worker, names.iter().map(String::as_str));
-            let why = format!("cannot forget {worker}: no worker with this name has ticked{meant}");
+            let workers = store.hold_names(HoldScope::Worker, &worker)?;
+            let suggestion = did_you_mean::suggestion(&worker, workers.iter().map(String::as_str));
+            let why =
+                format!("cannot forget {worker}: no worker with this name has ticked{suggestion}");
             return Err(Fault::new(Exit::NotFound, why).into());
         };
         if !known.forgotten {

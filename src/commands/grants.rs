@@ -51,15 +51,16 @@ impl GrantSet {
 
 impl Arguments {
     pub(crate) fn run(self, _: &DatabaseFlags) -> anyhow::Result<()> {
-        let nothing = include_str!("../../sql/grants/nothing.sql");
+        let revokes = include_str!("../../sql/grants/nothing.sql");
         // One transaction: a worker that ticks meanwhile never loses its privileges.
-        let statements = format!("BEGIN;\n{nothing}{}COMMIT;\n", sql(&self.r#as));
+        let statements = format!("BEGIN;\n{revokes}{}COMMIT;\n", sql(&self.r#as));
         print::answer(&statements.replace("{role}", &self.role))
     }
 }
 
-/// The GRANT statements of each set; `doctor` compares the actual privileges with them. The first
-/// set may be granted in part. The last one is a worker that prunes, see docs/security.md.
+/// Returns the GRANT statements of each set, with which `doctor` compares the actual privileges. A
+/// role may have only a part of the first set. The last set is that of a worker that prunes, see
+/// docs/security.md.
 pub(super) fn matrix() -> Vec<String> {
     let sets = [
         GrantSet::Viewer,
@@ -69,17 +70,18 @@ pub(super) fn matrix() -> Vec<String> {
         GrantSet::Operator,
     ];
     let pruner = GrantSet::Worker.sql().to_owned() + include_str!("../../sql/grants/pruner.sql");
-    sets.into_iter().map(|part| part.sql().to_owned()).chain([pruner]).collect()
+    sets.into_iter().map(|set| set.sql().to_owned()).chain([pruner]).collect()
 }
 
-fn sql(parts: &[GrantSet]) -> String {
-    parts.iter().map(|part| part.sql()).collect()
+/// Returns the GRANT statements of these sets.
+fn sql(sets: &[GrantSet]) -> String {
+    sets.iter().map(|set| set.sql()).collect()
 }
 
 /// Checks a role's name and quotes it for SQL, because it may be a reserved word.
 fn role(text: &str) -> Result<String, String> {
     match text {
-        // SQL accepts neither as a role's name, even in quotes.
+        // No role can have one of these two names, even in quotes.
         "public" => Err("SQL reserves `public` for every role; name one role".to_owned()),
         "none" => {
             Err("SQL reserves `none`, so no role has this name; name another role".to_owned())

@@ -7,25 +7,27 @@ use clap::Command;
 
 use super::GROUPS;
 
-/// The command with a help that shows its subcommands in their groups.
+/// Returns the command with a help that shows its subcommands in their groups.
 pub(super) fn grouped(command: Command) -> Command {
-    // Without these flags, all commands fit on one screen.
+    // Hide these flags, so that all commands fit on one screen.
     let built = built(command).mut_args(|argument| match argument.get_id().as_str() {
         "help" | "version" | "color" => argument.hide(true),
         _ => argument,
     });
     let mut template = "{about-with-newline}{usage-heading} {usage}\n".to_owned();
+    // The first command of a group has the group's name before it, and the others have none.
     let headings = |(group, size)| iter::once(group).chain(iter::repeat("")).take(size);
     let commands = GROUPS.into_iter().flat_map(headings).zip(built.get_subcommands());
+    let (_, size_of_first_group) = GROUPS[0];
     for (index, (group, command)) in commands.enumerate() {
-        if index == GROUPS[0].1 {
+        if index == size_of_first_group {
             template += "More:\n";
         }
         let about = command.get_about().map(ToString::to_string).unwrap_or_default();
         // Writing into a string does not fail.
         let _ = writeln!(template, "{group:7} {:14} {about}", command.get_name());
     }
-    // clap would put an empty line before it.
+    // As a part of the template, the text has no empty line before it, which clap would add.
     let after = built.get_after_help().map(ToString::to_string).unwrap_or_default();
     built.help_template(format!("{template}{{options}}\n{after}"))
 }

@@ -20,8 +20,8 @@ use crate::store::{HeldRunning, HoldTarget, Store};
 use crate::text::duration::{SECOND, YEAR};
 use crate::text::{did_you_mean, plural, timestamp};
 
-/// How often --until-idle looks for running runs. A claim that began before a hold ends within 1.3
-/// seconds.
+/// How often --until-idle looks for running runs. Longer than a claim, which takes at most 1.3
+/// seconds: see `wait_until_idle`.
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
 const HOLDS: Table<'_> = Table::new(
@@ -109,20 +109,22 @@ struct HoldFlags {
 }
 
 impl HoldFlags {
-    /// Returns each target once, by scope and name.
+    /// Returns each target once, sorted by scope and name.
     fn targets(self) -> Vec<HoldTarget> {
-        let all = self.all.then(String::new).into_iter().collect();
+        // The target of --all has no name.
+        let all = if self.all { vec![String::new()] } else { Vec::new() };
         let named = [
             (HoldScope::All, all),
             (HoldScope::Job, self.job.into_iter().chain(self.name).collect()),
             (HoldScope::Queue, self.queue),
             (HoldScope::Worker, self.worker),
         ];
-        let targets = named.into_iter().flat_map(|(scope, names)| {
+        let mut targets = Vec::new();
+        for (scope, names) in named {
             let names = BTreeSet::from_iter(names);
-            names.into_iter().map(move |name| HoldTarget { scope, name })
-        });
-        targets.collect()
+            targets.extend(names.into_iter().map(|name| HoldTarget { scope, name }));
+        }
+        targets
     }
 }
 
@@ -146,9 +148,9 @@ impl Hold {
             super::check_job_exists(&store, job)?;
         }
         let targets = self.target.targets();
-        let until = store.hold(targets.clone(), self.lasts, self.reason.cause())?;
+        let ends = store.hold(targets.clone(), self.lasts, self.reason.cause())?;
         let mut held = Vec::new();
-        for (target, held_until) in targets.iter().zip(until) {
+        for (target, held_until) in targets.iter().zip(ends) {
             warn_of_name(&store, target)?;
             let HoldTarget { scope, name } = target.clone();
             held.push(Held { scope, name, result: "held", held_until });
@@ -167,7 +169,7 @@ impl Hold {
 fn wait_until_idle(mut session: LastingSession<'_>, targets: &[HoldTarget]) -> anyhow::Result<()> {
     let mut is_shown = false;
     loop {
-        // Wait before the first look, too: a claim that began before the hold is not visible yet.
+        // Sleep before the first count, too: a claim that began before the hold may not be visible.
         thread::sleep(POLL_INTERVAL);
         let HeldRunning { running, is_held } =
             session.insist(POLL_INTERVAL, |store| Ok(store.held_running(targets)?))?;
@@ -190,7 +192,8 @@ fn wait_until_idle(mut session: LastingSession<'_>, targets: &[HoldTarget]) -> a
     }
 }
 
-/// Warns of a queue or a worker that nothing names.
+/// Warns of a queue that no waiting run, definition or worker names, or of a worker that never
+/// ticked.
 fn warn_of_name(store: &Store, target: &HoldTarget) -> anyhow::Result<()> {
     let name = &target.name;
     let unknown = match target.scope {
@@ -198,10 +201,10 @@ fn warn_of_name(store: &Store, target: &HoldTarget) -> anyhow::Result<()> {
         HoldScope::Worker => "worker has ticked as",
         HoldScope::All | HoldScope::Job => return Ok(()),
     };
-    let known = store.hold_names(target.clone())?;
+    let known = store.hold_names(target.scope, name)?;
     if !known.contains(name) {
-        let meant = did_you_mean::suggestion(name, known.iter().map(String::as_str));
-        print::complain(&format!("no {unknown} `{name}`; it is held all the same{meant}"));
+        let suggestion = did_you_mean::suggestion(name, known.iter().map(String::as_str));
+        print::complain(&format!("no {unknown} `{name}`; it is held all the same{suggestion}"));
     }
     Ok(())
 }
@@ -220,16 +223,15 @@ impl Release {
         let targets = self.target.targets();
         let store = database.open()?;
         let ended = store.end_holds(targets.clone(), self.reason.cause())?;
-        let others = if all { store.list_holds()?.rows.len() } else { 0 };
+        let left = if all { store.list_holds()?.rows.len() } else { 0 };
         let list = "`jobctl hold --list` prints them";
-        if others > 0 {
-            print::complain(&format!("other holds stay in force: {others}; {list}"));
+        if left > 0 {
+            print::complain(&format!("other holds stay in force: {left}; {list}"));
         }
         for HoldTarget { scope, name } in targets {
             if !ended.contains(&(scope, name.clone())) {
-                let target_words =
-                    if all { "all runs".to_owned() } else { format!("{scope} {name}") };
-                print::complain(&format!("no holds of {target_words} are in force; {list}"));
+                let target = if all { "all runs".to_owned() } else { format!("{scope} {name}") };
+                print::complain(&format!("no holds of {target} are in force; {list}"));
             }
         }
         let result = "released";

@@ -43,13 +43,14 @@ impl Arguments {
         let bytes = files::input(&self.file)
             .and_then(|file| files::read(file, SETTINGS_LIMIT))
             .with_context(|| format!("cannot read `{}`", self.file))?;
-        // Comments may have any encoding; a command that is not UTF-8 is left out.
+        // Bytes that are not UTF-8 are no error: comments may have any encoding, and the import
+        // leaves out commands with such bytes.
         let text = String::from_utf8_lossy(&bytes);
         if let Some(why) = crontab_import::refusal(&text) {
             let why = format!("cannot import `{}`: {why}", self.file);
             return Err(Fault::new(Exit::CouldNot, why).into());
         }
-        // As jobs, the lines of `init` would start ticks in ticks.
+        // Leave out the lines of `init`: as jobs, they would start ticks in ticks.
         let text = super::crontab_block::without_block(&text).unwrap_or_else(|| text.into_owned());
         let is_system = is_of_system(&self.file);
         if is_system && !self.system {
@@ -60,7 +61,7 @@ impl Arguments {
         }
         let owner = if is_system || self.system { Owner::System } else { Owner::User };
         let zone = self.time_zone.as_ref().map_or_else(host_zone, |zone| zone.name().to_owned());
-        // The host's clock only finds out whether a schedule ever fires.
+        // The host's clock suffices: it is only used to find out whether a schedule ever fires.
         let now = SystemTime::now().into();
         let accounts = accounts();
         let is_account = |word: &str, path: Option<&str>| is_account(&accounts, word, path);
@@ -87,7 +88,8 @@ fn accounts() -> BTreeSet<String> {
     text.lines().filter_map(|line| Some(line.split_once(':')?.0.to_owned())).collect()
 }
 
-/// Returns whether a word is a user of this host, and not a program in this `PATH` or jobctl's own.
+/// Returns whether a word is a user of this host, but not a program in the folders of `path` or of
+/// this process's PATH.
 fn is_account(accounts: &BTreeSet<String>, word: &str, path: Option<&str>) -> bool {
     let paths = [path.map(OsString::from), env::var_os("PATH")];
     let is_program =
@@ -97,8 +99,9 @@ fn is_account(accounts: &BTreeSet<String>, word: &str, path: Option<&str>) -> bo
 
 /// Returns the time zone of this host, or UTC if its name can't be found out.
 pub(super) fn host_zone() -> String {
-    let linked = fs::canonicalize("/etc/localtime").ok();
-    let linked = linked.as_ref().and_then(|path| path.to_str()?.split_once("/zoneinfo/"));
+    // Usually /etc/localtime is a link to /usr/share/zoneinfo/AREA/CITY.
+    let localtime = fs::canonicalize("/etc/localtime").ok();
+    let linked = localtime.as_ref().and_then(|path| path.to_str()?.split_once("/zoneinfo/"));
     let candidates =
         [env::var("TZ").ok(), linked.map(|(_, name)| name.to_owned()), time_zone_file()];
     let mut names = candidates.into_iter().flatten().map(|name| name.trim().to_owned());

@@ -97,7 +97,7 @@ impl From<StoredDefinition> for Listed {
     }
 }
 
-/// The number of next times and of last runs that are shown.
+/// How many next times and how many last runs are shown.
 const SHOWN: usize = 5;
 
 /// A definition with its next times, last runs and trail, as `jobs NAME` shows it.
@@ -105,7 +105,7 @@ const SHOWN: usize = 5;
 struct JobAnswer {
     #[serde(flatten)]
     definition: StoredDefinition,
-    /// In the time zone of the schedule.
+    /// In the time zone of the schedule; empty if it does not fire.
     next_times: Vec<String>,
     keys: Map<String, Value>,
     last_runs: Listing,
@@ -118,6 +118,7 @@ fn show_one(store: &Store, name: String, output: Output) -> anyhow::Result<()> {
     let definition = definition.ok_or_else(|| super::no_definition(store, &name))?;
     let now = definition.now;
     let stored: Value = serde_json::from_str(&definition.keys).unwrap_or_default();
+    // A schedule without a next time does not fire.
     let texts = stored["schedule"].as_str().zip(stored["time_zone"].as_str());
     let schedule = texts
         .filter(|_| definition.next_run_at.is_some())
@@ -138,7 +139,7 @@ fn show_one(store: &Store, name: String, output: Output) -> anyhow::Result<()> {
     super::hint_stops(store, output, Some(name))
 }
 
-/// Prints a definition for people.
+/// Prints a definition for people: its facts, its last runs and its trail.
 fn text(answer: &JobAnswer, keys: &[(&'static str, Value)], fields: &Fields) -> anyhow::Result<()> {
     let now = answer.definition.now;
     let mut facts = fields.cells(
@@ -159,7 +160,7 @@ fn text(answer: &JobAnswer, keys: &[(&'static str, Value)], fields: &Fields) -> 
     facts.extend(keys.iter().map(|(key, value)| (*key, Cell::Text(definition_keys::toml(value)))));
     print::facts(facts)?;
     let mut runs = answer.last_runs.clone();
-    list::forget_past_errors(&mut runs);
+    list::hide_errors_before_success(&mut runs);
     print::answer(&print::section("Last runs", &runs.rows, &list::TABLE.since(Some(now)))?)?;
     show::trail(&answer.events, now)
 }

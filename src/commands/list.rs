@@ -70,7 +70,7 @@ const RUNNING: Table<'_> = Table::new(
 );
 
 impl Arguments {
-    /// The usual columns of runs with these statuses.
+    /// Returns the table for the statuses of `--status`.
     fn table(&self) -> &'static Table<'static> {
         match self.status.as_slice() {
             [] => &TABLE,
@@ -95,16 +95,19 @@ impl Arguments {
         print_first(self.output, &self.shown, self.limit, "newest", table, |wanted| {
             let mut runs = store.list_runs(RunList::Any, filter, wanted)?;
             if self.output.format() == Format::Table && !self.had_failures {
-                forget_past_errors(&mut runs);
+                hide_errors_before_success(&mut runs);
             }
             Ok(runs)
         })
     }
 }
 
-/// Removes the errors of attempts before a success: in a table, a run would seem to have failed.
-pub(super) fn forget_past_errors(runs: &mut Listing) {
-    let succeeded =
-        runs.rows.iter_mut().filter(|run| *run.value("status") == Status::Succeeded.as_str());
-    succeeded.for_each(|run| run.clear("last_error"));
+/// Clears the errors of runs that succeeded in a later attempt: in a table, they would seem to have
+/// failed.
+pub(super) fn hide_errors_before_success(runs: &mut Listing) {
+    for run in &mut runs.rows {
+        if *run.value("status") == Status::Succeeded.as_str() {
+            run.clear("last_error");
+        }
+    }
 }

@@ -82,9 +82,12 @@ impl Arguments {
             (false, false) => ("latest", &RUNS),
         };
         let limit = self.limit.unwrap_or(i64::MAX);
-        print_first(self.output, &self.shown, limit, which, table, |wanted| match self.group {
-            true => store.group_dead(filter),
-            false => store.list_runs(RunList::Dead, filter, wanted),
+        print_first(self.output, &self.shown, limit, which, table, |wanted| {
+            if self.group {
+                store.group_dead(filter)
+            } else {
+                store.list_runs(RunList::Dead, filter, wanted)
+            }
         })
     }
 }

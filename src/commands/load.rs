@@ -23,11 +23,12 @@ use crate::tick::{self, Bounds, Plan};
 
 /// The default lease of a tick.
 const LEASE: Duration = Duration::from_secs(120);
-/// The name of the definition and of the queue; the statements of the store have it, too.
+/// The name of the definition and of the queue. It is also written in sql/queries/load/.
 const NAME: &str = "jobctl-load";
 /// How often the test is renewed, and its unfinished runs are counted.
 const POLL: Duration = Duration::from_millis(250);
-/// The most runs of a test: their figures take two seconds, and a statement may take ten.
+/// The most runs of a test: to compute their figures takes two seconds, and a statement may take
+/// ten.
 const MOST: usize = 1_000_000;
 /// Runs that one transaction enqueues.
 const BATCH: usize = 2000;
@@ -77,10 +78,12 @@ const FACTS: &str = "succeeded/runs as succeeded, enqueues_per_second as enqueue
     wait_p95_seconds as wait (95 %), wait_p99_seconds as wait (99 %), \
     wait_max_seconds as wait (longest), dead_rows as dead rows";
 
-/// The enqueues of a test, as its threads share them.
+/// What the threads of a test share about its enqueues.
 #[derive(Default)]
 struct Enqueues {
+    /// How many runs are enqueued.
     done: AtomicUsize,
+    /// Whether the enqueuing thread must stop.
     stop: AtomicBool,
 }
 
@@ -120,7 +123,7 @@ impl Arguments {
         Err(Fault::new(Exit::CouldNot, format!("cannot complete the load test: {why}")).into())
     }
 
-    /// Runs the test. Returns its figures, and why it ended early; `None`: it did not.
+    /// Runs the test. Returns its figures, and why it ended early, if it did.
     fn test(
         &self,
         store: &Store,
@@ -135,7 +138,7 @@ impl Arguments {
             let tick = |number| scope.spawn(move || self.tick(target.clone(), number));
             let ticks: Vec<_> = (1..=self.workers).map(tick).collect();
             let enqueuer = scope.spawn(|| self.enqueue(target, &enqueues, interrupted));
-            // A tick ends before the test only if it failed, or if a signal stopped it.
+            // A tick that has ended has failed, or a signal stopped it.
             let is_stopped = || {
                 interrupted.load(Ordering::Relaxed)
                     || ticks.iter().any(ScopedJoinHandle::is_finished)
@@ -143,7 +146,8 @@ impl Arguments {
             let watched = self.watch(store, id, &enqueues, || enqueuer.is_finished(), is_stopped);
             enqueues.stop.store(true, Ordering::Relaxed);
             let enqueued = joined(enqueuer);
-            // Only a signal ends a tick with --linger. A tick that just starts may miss the first.
+            // Only a signal ends these lingering ticks. Repeat it, because a tick that has just
+            // started may miss one.
             while !ticks.iter().all(ScopedJoinHandle::is_finished) {
                 let _ = low_level::raise(SIGTERM);
                 thread::sleep(POLL);
@@ -158,7 +162,7 @@ impl Arguments {
         Ok((figures, stopped))
     }
 
-    /// Waits until all runs have ended. Returns why it stopped early; `None`: it did not.
+    /// Waits until all runs have ended. Returns why it stopped before, if it did.
     ///
     /// - `is_enqueued`: whether no more runs will be enqueued.
     /// - `is_stopped`: whether a signal came, or a tick has failed.
@@ -172,7 +176,8 @@ impl Arguments {
     ) -> anyhow::Result<Option<&'static str>> {
         let (started, progress) = (Instant::now(), Progress::of(Some(self.runs)));
         loop {
-            // Ask this before the runs are counted: a run enqueued in between must not be missed.
+            // Ask this before the runs are counted: the count must have all runs of a test whose
+            // enqueues are done.
             let is_enqueued = is_enqueued();
             let removed = "cannot continue the load test: its definition `jobctl-load` was \
                            removed, by another load test or by `apply --prune`; start it again";
@@ -207,11 +212,12 @@ impl Arguments {
         let (started, rate) = (Instant::now(), f64::from(self.rate));
         let mut enqueued = 0;
         while enqueued < self.runs && !enqueues.stop.load(Ordering::Relaxed) {
+            // The first run is due at once.
             let due = (started.elapsed().as_secs_f64() * rate) as usize + 1;
             let batch = due.min(self.runs).saturating_sub(enqueued).min(BATCH);
             if batch == 0 {
-                let next = Duration::from_secs_f64(enqueued as f64 / rate);
-                thread::sleep(next.saturating_sub(started.elapsed()).min(POLL));
+                let next_due_at = Duration::from_secs_f64(enqueued as f64 / rate);
+                thread::sleep(next_due_at.saturating_sub(started.elapsed()).min(POLL));
                 continue;
             }
             let run =
@@ -243,6 +249,7 @@ impl Arguments {
             concurrency: usize::from(self.concurrency),
             bounds: Bounds {
                 limit: usize::MAX,
+                // Longer than --max-time may be: the test ends the tick.
                 max_time: 2 * DAY,
                 linger: true,
                 grace: SECOND,
@@ -258,14 +265,14 @@ impl Arguments {
     }
 }
 
-/// Connects. After a signal, the test waits only this long for an answer.
+/// Connects to the database. After a signal, the store waits at most 5 seconds for an answer.
 fn open(target: &Target, interrupted: &Arc<AtomicBool>) -> anyhow::Result<Store> {
     let mut store = Store::open_until(target, Arc::clone(interrupted))?;
     store.set_timeouts(Timeouts { interrupted: 5 * SECOND, ..Timeouts::USUAL });
     Ok(store)
 }
 
-/// Removes the rows of the test, over new connections: that of the test may be lost.
+/// Removes the rows of the test. Opens new connections, because that of the test may be lost.
 fn remove(target: &Target, id: i64, interrupted: &Arc<AtomicBool>) -> anyhow::Result<()> {
     let removed = open(target, interrupted).and_then(|store| Ok(store.end_load(id)?));
     removed.context("rows of the load test are left, and the next `jobctl load` removes them")?;

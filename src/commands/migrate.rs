@@ -31,13 +31,9 @@ impl Arguments {
         let target = database.target()?;
         let mut store = Store::connect(&target)?;
         let migrations = if self.dry_run {
-            // The server must answer this read as fast as it answered the login.
-            let answer = target.connect_timeout().unwrap_or(Timeouts::USUAL.statement);
-            store.set_timeouts(Timeouts {
-                statement: answer,
-                silence: Duration::ZERO,
-                ..Timeouts::USUAL
-            });
+            // The server must answer this read within the time that it had for the login.
+            let statement = target.connect_timeout().unwrap_or(Timeouts::USUAL.statement);
+            store.set_timeouts(Timeouts { statement, silence: Duration::ZERO, ..Timeouts::USUAL });
             store.missing_migrations(Mode::Plan)?.to_vec()
         } else {
             store.migrate()?

@@ -1,5 +1,5 @@
-//! The command line: one file per subcommand, or for two opposite ones, which has their arguments
-//! and their `run`.
+//! The command line. A subcommand, or two opposite ones, have a file with their arguments and their
+//! `run`.
 
 mod accept_restore;
 mod apply;
@@ -66,7 +66,7 @@ use crate::job::finding_code::Code;
 use crate::job::status::HoldScope;
 use crate::job::thresholds::Thresholds;
 use crate::print::{self, Colour, Output};
-use crate::store::{self, HoldTarget, Store};
+use crate::store::{self, Store};
 use crate::text::did_you_mean;
 use crate::text::plain::plain;
 pub(crate) use completions::answer_shell;
@@ -75,7 +75,7 @@ use environment::{Environment, with_variable, without_unfit_variables};
 use help::grouped;
 use tips::with_tip;
 
-/// jobctl's own address, which jobs do not get.
+/// The variable with jobctl's own address, which jobs do not get.
 const VARIABLE: &str = "JOBCTL_DATABASE_URL";
 /// The heading of the flags that every command has.
 const GLOBAL: &str = "Every command";
@@ -108,7 +108,7 @@ pub(crate) struct Cli {
 
 macro_rules! commands {
     ($($group:literal: $($command:ident($arguments:ty),)+)+) => {
-        /// The groups of commands in the help, and their sizes.
+        /// The groups of commands in the help, and how many commands each has.
         const GROUPS: [(&str, usize); [$($group),+].len()] =
             [$(($group, [$(stringify!($command)),+].len())),+];
 
@@ -226,14 +226,14 @@ impl DatabaseFlags {
         }
     }
 
-    /// Returns the variables that lead another process to the same database: all if they go into a
-    /// private file, else only those that the file of variables does not set, and then a password
-    /// is an error.
+    /// Returns the variables by which another process finds the same database. If only this user
+    /// reads them, these are all. Otherwise, leaves out those that the file of variables sets, and
+    /// fails if one has a password.
     fn variables(&self, readers: Readers) -> anyhow::Result<Vec<(String, String)>> {
         let is_given = self.database_url.is_some();
-        let is_wanted = |name: &str| readers == Readers::OnlyUser || !env_file::has_set(name);
-        let url = self.url()?.filter(|_| is_given || is_wanted(VARIABLE));
-        let environment = |name: &str| std::env::var(name).ok().filter(|_| is_wanted(name));
+        let is_missing = |name: &str| readers == Readers::OnlyUser || !env_file::has_set(name);
+        let url = self.url()?.filter(|_| is_given || is_missing(VARIABLE));
+        let environment = |name: &str| std::env::var(name).ok().filter(|_| is_missing(name));
         connect::variables(VARIABLE, self.given_by(), url.as_deref(), &environment, readers)
     }
 
@@ -242,7 +242,7 @@ impl DatabaseFlags {
         if self.database_url.is_some() { "--database-url" } else { VARIABLE }
     }
 
-    /// Returns what names the database: the flag, variables, files.
+    /// Returns a text about where the address is from: the flag, variables, files.
     fn origin(&self, target: &Target) -> String {
         let with_file = |origin: &String| {
             let name = if origin == connect::GIVEN { self.given_by() } else { origin };
@@ -251,10 +251,10 @@ impl DatabaseFlags {
                 None => name.to_owned(),
             }
         };
-        let origins = match target.origins().iter().map(with_file).collect::<Vec<_>>().join(", ") {
-            none if none.is_empty() => "libpq's defaults: no flag or variable names it".to_owned(),
-            origins => origins,
-        };
+        let mut origins = target.origins().iter().map(with_file).collect::<Vec<_>>().join(", ");
+        if origins.is_empty() {
+            origins = "libpq's defaults: no flag or variable names it".to_owned();
+        }
         match env_file::own_path().filter(|own| own.exists() && env_file::path() != Some(own)) {
             Some(own) => format!("{origins}; {} is not read", own.display()),
             None => origins,
@@ -288,8 +288,8 @@ fn catch_signals(interrupted: &Arc<AtomicBool>) -> anyhow::Result<()> {
     caught.context("cannot catch signals")
 }
 
-/// Reads the command line and the environment.
-/// `--help` and `--version` are errors here, too.
+/// Reads the command line and the environment. For `--help` and `--version`, the answer is an
+/// error, too.
 pub(crate) fn parse() -> Result<Cli, clap::Error> {
     environment::parse(std::env::args_os()).or_else(|usage| match usage.kind() {
         // Build the grouped help only on request: it is slow.
@@ -307,7 +307,7 @@ pub(crate) fn parse() -> Result<Cli, clap::Error> {
     })
 }
 
-/// Reads the command line with a command that has been changed for it.
+/// Reads the command line with this definition of it.
 fn parse_with(command: clap::Command) -> Result<Cli, clap::Error> {
     Cli::from_arg_matches(&command.try_get_matches()?)
 }
@@ -323,7 +323,7 @@ pub(crate) fn explain(usage: &clap::Error) -> Exit {
         return Exit::Usage;
     }
     if !is_answer {
-        // Each error begins with the program's name.
+        // `explain` puts the program's name in the place of clap's `error: `.
         match text.strip_prefix("error: ") {
             Some(text) => print::explain(text),
             None => print::explain(&format!("which command?\n\n{text}")),
@@ -339,7 +339,7 @@ pub(crate) fn explain(usage: &clap::Error) -> Exit {
     }
 }
 
-/// Returns the exit status of an error, with any context around it.
+/// Returns the exit status of an error, which may be that of an error inside it.
 pub(crate) fn exit_of(error: &anyhow::Error) -> Exit {
     error
         .chain()
@@ -350,23 +350,24 @@ pub(crate) fn exit_of(error: &anyhow::Error) -> Exit {
         .unwrap_or(Exit::CouldNot)
 }
 
-/// Names the holds that are in force to a person at a terminal: all of them, or those that concern
-/// one job, and what else keeps its runs from starting.
+/// Prints, for a person at a terminal, the holds in force. For one job, prints only the holds that
+/// concern it, and also whether workers are missing for its runs.
 fn hint_stops(store: &Store, output: Output, job: Option<String>) -> anyhow::Result<()> {
-    if output.is_for_people() {
-        let limits = Thresholds::default();
-        let is_one = job.is_some();
-        let work = store.inspect_work(job.map(|job| vec![job]), limits)?;
-        let stops_runs = |code| match code {
-            Code::RunsHeld => true,
-            Code::WorkerMissing | Code::QueueUnserved | Code::JobUnserved => is_one,
-            _ => false,
-        };
-        let findings = health::work(&work, &limits).into_iter();
-        for finding in findings.filter(|finding| finding.code.is_some_and(stops_runs)) {
-            let remedy = finding.remedy.as_deref().unwrap_or_default();
-            print::hint(output, &format!("{}; {remedy}", finding.aged(work.now)));
-        }
+    if !output.is_for_people() {
+        return Ok(());
+    }
+    let thresholds = Thresholds::default();
+    let is_for_one_job = job.is_some();
+    let work = store.inspect_work(job.map(|job| vec![job]), thresholds)?;
+    let stops_runs = |code| match code {
+        Code::RunsHeld => true,
+        Code::WorkerMissing | Code::QueueUnserved | Code::JobUnserved => is_for_one_job,
+        _ => false,
+    };
+    let findings = health::work(&work, &thresholds).into_iter();
+    for finding in findings.filter(|finding| finding.code.is_some_and(stops_runs)) {
+        let remedy = finding.remedy.as_deref().unwrap_or_default();
+        print::hint(output, &format!("{}; {remedy}", finding.aged(work.now)));
     }
     Ok(())
 }
@@ -387,42 +388,46 @@ fn check_job_exists(store: &Store, name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Warns of unknown queues or workers whose names are close to a known one: no worker may ever
-/// start these runs. An enqueuer may not read the names.
+/// Warns of unknown queues or workers whose names are close to a known one: they may be misspelt,
+/// and then no worker starts the runs. Prints nothing if this login may not read the known names,
+/// as that of an application that only enqueues.
 fn warn_of_names<'a>(store: &Store, scope: HoldScope, names: impl IntoIterator<Item = &'a str>) {
     let names: BTreeSet<_> = names.into_iter().collect();
     if names.is_empty() {
         return;
     }
-    let every = HoldTarget { scope, name: String::new() };
-    let known = store.hold_names(every).unwrap_or_default();
+    let known = store.hold_names(scope, "").unwrap_or_default();
     let unknown = if scope == HoldScope::Worker {
         "no tick has named the worker"
     } else {
         "no definition or worker has the queue"
     };
-    for name in names.into_iter().filter(|name| known.iter().all(|known| known != name)) {
-        let meant = did_you_mean::suggestion(name, known.iter().map(String::as_str));
-        if !meant.is_empty() {
-            print::complain(&format!("{unknown} `{name}`{meant}"));
+    for name in names {
+        if known.iter().any(|known| known == name) {
+            continue;
+        }
+        let suggestion = did_you_mean::suggestion(name, known.iter().map(String::as_str));
+        if !suggestion.is_empty() {
+            print::complain(&format!("{unknown} `{name}`{suggestion}"));
         }
     }
 }
 
-/// The error for a name without a definition. An enqueuer may not read the names of definitions;
-/// then the error suggests only the built-in jobs.
+/// The error for a name without a definition, with similar names as a suggestion. If this login may
+/// not read the names of definitions, suggests only the built-in jobs.
 fn no_definition(store: &Store, name: &str) -> Fault {
     if action::is_built_in(name) {
         return Fault::new(Exit::NotFound, format!("no definition `{name}`: it is a built-in job"));
     }
     let definitions = store.list_schedules(None, 0).unwrap_or_default();
-    let words = definitions
+    let jobs = definitions
         .iter()
         .map(|definition| definition.name.as_str())
         .chain(JobKind::ALL.map(JobKind::as_str));
-    let meant = did_you_mean::suggestion(name, words);
-    let meant = if meant.is_empty() { "; built-in jobs are shell and http" } else { &meant };
-    Fault::new(Exit::NotFound, format!("no definition `{}`{meant}", plain(name)))
+    let suggestion = did_you_mean::suggestion(name, jobs);
+    let remedy =
+        if suggestion.is_empty() { "; built-in jobs are shell and http" } else { &suggestion };
+    Fault::new(Exit::NotFound, format!("no definition `{}`{remedy}", plain(name)))
 }
 
 #[cfg(test)]

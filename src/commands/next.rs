@@ -99,7 +99,7 @@ struct Next {
     owner: Option<String>,
 }
 
-// On a narrow terminal, columns of numbers are left out, the first of them first.
+// A narrow terminal gets fewer columns: columns of numbers are left out from the left to the right.
 const DEFINITIONS: Table<'_> = Table::new(
     "next_run_at|state as next, usual_seconds as usual, usual_end_at as usual end, \
      skipped_fires as skipped, local_time as local time, job_type as job, \
@@ -141,8 +141,8 @@ const FIRES: Table<'_> = Table::new(
 impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
         if let Some(expression) = &self.schedule {
-            // Uses the host's clock: there is no database, and the clock only selects the lines to
-            // show. `Utc::now` panics before 1970.
+            // There is no database, so use the host's clock, which only selects the lines to show.
+            // `Utc::now` would panic before 1970.
             let from = self.from.unwrap_or_else(|| SystemTime::now().into());
             return self.show(expression, &self.time_zone, from, None, None);
         }
@@ -186,7 +186,8 @@ impl Arguments {
         if !matches!(state, "fires" | "broken") {
             print::complain(&format!("`{name}` is {state}: it does not fire at these times"));
         }
-        // With --from in the past, the times are those of the schedule alone.
+        // Show the stored next time if it is after --from. With --from in the past, show only times
+        // of the expression: the stored time says nothing about the past.
         let is_shown = |at: &DateTime<Utc>| {
             state == "fires" && self.from.is_none_or(|from| from >= definition.now && *at > from)
         };
@@ -200,11 +201,13 @@ impl Arguments {
         hint_more(&definitions, store::SHOWN_APPLICATION_SCHEDULES);
         let now = definitions.first().map(|definition| definition.now);
         let mut next: Vec<_> = definitions.into_iter().filter_map(next).collect();
+        // Schedules without a next time come last.
         next.sort_by_key(|one| (one.next_run_at.is_none(), one.next_run_at));
         print::rows(self.output, &next, &DEFINITIONS.since(now))
     }
 
-    /// Shows the times after `from`, see `times`.
+    /// Prints the schedule in words, if the output is for people, and its times after `from`, as
+    /// `times` returns them.
     fn show(
         &self,
         expression: &str,
@@ -237,7 +240,7 @@ impl Arguments {
         Ok(())
     }
 
-    /// Shows all times of all schedules that fire until then, by time.
+    /// Lists the fires of all schedules `within` this time from now on, sorted by time.
     fn show_all(&self, definitions: Vec<Scheduled>, within: Duration) -> anyhow::Result<()> {
         let mut fires = Vec::new();
         for definition in definitions.iter().filter(|definition| state(definition) == "fires") {
@@ -274,8 +277,8 @@ impl Arguments {
     }
 }
 
-/// Returns the times after `from`. A `stored` next time fires whatever the schedule says, and skips
-/// the times before it.
+/// Returns the times of a schedule after `from`. If there is a `stored` next time, begins with it,
+/// even if the expression yields other times before it: the tick fires the stored time.
 fn times<'a>(
     schedule: &'a Schedule,
     zone: &Zone,
@@ -284,9 +287,10 @@ fn times<'a>(
     usual_seconds: Option<f64>,
 ) -> Result<impl Iterator<Item = Nominal> + use<'a>, String> {
     let next = schedule.first(from)?;
-    let stored = stored.filter(|stored| *stored != next);
-    let first = stored.map(|at| Fire { at, local: zone.local(at), mark: None });
-    let fires = schedule.fires(stored.map_or(from, |stored| stored.max(from)));
+    // A stored time that is also the next of the expression comes from there, with its mark.
+    let differing = stored.filter(|stored| *stored != next);
+    let first = differing.map(|at| Fire { at, local: zone.local(at), mark: None });
+    let fires = schedule.fires(differing.map_or(from, |stored| stored.max(from)));
     Ok(first.into_iter().chain(fires).map(move |fire| Nominal {
         scheduled_for: fire.at,
         local_time: local_time(fire.local),
@@ -297,7 +301,7 @@ fn times<'a>(
     }))
 }
 
-/// Returns the row of a definition: its next time, if it fires. `None`: it has no schedule and
+/// Returns the row of a definition, with its next time if it fires. `None`: it has no schedule and
 /// follows no job.
 fn next(definition: Scheduled) -> Option<Next> {
     let mut state = state(&definition).to_owned();
@@ -327,8 +331,9 @@ fn next(definition: Scheduled) -> Option<Next> {
     })
 }
 
-/// Says how many schedules of applications are not listed, by job.
+/// Prints, for each job with more than `most` schedules of applications, how many it has.
 fn hint_more(definitions: &[Scheduled], most: i64) {
+    // A job has several rows in succession, one for each schedule that is listed.
     let mut jobs: Vec<_> = definitions.iter().filter(|one| one.schedules > most).collect();
     jobs.dedup_by_key(|one| &one.name);
     for one in jobs {
@@ -355,7 +360,7 @@ fn state(definition: &Scheduled) -> &'static str {
     }
 }
 
-/// Returns whether a name was meant as a schedule; no definition has such a name.
+/// Returns whether a name is rather a schedule: no definition can have such a name.
 fn is_schedule(name: &str) -> bool {
     name.starts_with('@') || name.contains(' ')
 }

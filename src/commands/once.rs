@@ -24,7 +24,7 @@ use crate::text::{shell, timestamp};
 const NOT_FOUND: u8 = 127;
 /// The exit status if the command is there, but can't be run.
 const NOT_EXECUTABLE: u8 = 126;
-/// How long to try to record the result. A database takes less time to restart.
+/// How long to try to record the result. Long enough for a restart of the database.
 const RETRY_TIME: Duration = MINUTE;
 
 /// Run a command whose effect must happen once
@@ -111,7 +111,8 @@ enum Settle {
 }
 
 impl Settle {
-    /// Settles a key; returns whether it was open, or had no result and has one now.
+    /// Settles a key. Returns whether this changed it: it was open, or it had no result and has one
+    /// now. With `recorded`, only settles the effect that was begun at this time.
     fn write(
         self,
         store: &Store,
@@ -127,7 +128,7 @@ impl Settle {
 }
 
 impl IfOpen {
-    /// Returns how an open key is settled, and the words for it.
+    /// Returns how an open key is settled, and the words for that; `None`: it is not settled.
     fn settlement(self) -> Option<(Settle, &'static str)> {
         match self {
             Self::Stop => None,
@@ -188,7 +189,7 @@ impl Arguments {
         if let Effect::Open(since) = effect
             && let Some((settle, outcome)) = self.if_open.settlement()
         {
-            // If another `once` was faster, the effect is no longer this one.
+            // Nothing was settled if another `once` was faster: then print nothing.
             if settle.write(store, name, Some(since), None)? {
                 let since = timestamp::instant(since);
                 print::complain(&format!("effect `{key}` was begun at {since}; {outcome}"));
@@ -234,7 +235,8 @@ struct BegunEffect<'a> {
 }
 
 impl BegunEffect<'_> {
-    /// Records that the command succeeded, with its output if that can be stored.
+    /// Records that the command succeeded, with its output if that can be stored. Fails if a person
+    /// has settled the key meanwhile, or if the output could not be printed.
     fn complete(&self, printed: Printed) -> anyhow::Result<Exit> {
         let key = plain(self.name);
         let output = printed.kept.and_then(|bytes| String::from_utf8(bytes).ok());
@@ -279,7 +281,7 @@ impl BegunEffect<'_> {
             Settle::Done => ("succeeded", "done"),
             Settle::Redo => ("failed", "redo"),
         };
-        // The command has ended, so a signal now is for `once`.
+        // The command has ended, so a signal from now on is for `once`, and ends its retries.
         let _ = super::catch_signals(&self.interrupted);
         self.record(settle, output).with_context(|| {
             format!(
@@ -291,21 +293,22 @@ impl BegunEffect<'_> {
         })
     }
 
-    /// Writes the result of the command. A database restart at this moment must not lose it, so
-    /// this tries again for a minute, or until a signal comes. Returns whether the key was still
-    /// open.
+    /// Writes the result of the command. If the database is unavailable, tries again for a minute,
+    /// or until a signal comes, so that a restart loses no result. Returns whether the key was
+    /// still open.
     fn record(&self, settle: Settle, output: Option<&str>) -> anyhow::Result<bool> {
         let write =
             |store: &Store| Ok(settle.write(store, self.name, Some(self.recorded), output)?);
-        let write_again = || write(&self.database.open_until(&self.interrupted)?);
+        let write_on_new_connection = || write(&self.database.open_until(&self.interrupted)?);
         let is_transient = |written: &anyhow::Result<bool>| {
             written.as_ref().is_err_and(|error| super::exit_of(error) == Exit::Unavailable)
         };
         let until = Instant::now() + RETRY_TIME;
         let mut written = write(&self.store);
         let is_repeated = is_transient(&written);
+        // Warn only if a new connection fails, too: the first one was idle while the command ran.
         if is_repeated {
-            written = write_again();
+            written = write_on_new_connection();
         }
         if let Err(error) = &written
             && is_transient(&written)
@@ -315,15 +318,15 @@ impl BegunEffect<'_> {
         let may_repeat = || Instant::now() < until && !self.interrupted.load(Ordering::Relaxed);
         while is_transient(&written) && may_repeat() {
             thread::sleep(SECOND);
-            written = write_again();
+            written = write_on_new_connection();
         }
-        // The first write may have removed the key although its answer was lost. Then the repeated
-        // one finds none.
+        // If a repeated write finds no key to remove, the first one has removed it, and its answer
+        // was lost.
         Ok(written? || is_repeated && matches!(settle, Settle::Redo))
     }
 }
 
-/// Reads a result. Like an output, it ends with a newline.
+/// Reads the text of `--result`, and adds the newline at the end that an output has.
 fn result(text: &str) -> Result<String, String> {
     let line = format!("{}\n", text.strip_suffix('\n').unwrap_or(text));
     let fits = (2..=RESULT_LIMIT).contains(&line.len());
@@ -340,7 +343,7 @@ fn open_effect(name: &str, begun: &str) -> Fault {
     Fault::new(Exit::Open, message)
 }
 
-/// The run and the attempt, if a job runs this command.
+/// Returns the run and the attempt that execute this command; `None`: it is not a job's.
 fn running_attempt() -> Option<(i64, i32)> {
     let variable = |name| std::env::var(name).ok();
     Some((variable("JOBCTL_RUN_ID")?.parse().ok()?, variable("JOBCTL_ATTEMPT")?.parse().ok()?))

@@ -39,35 +39,34 @@ impl<'a> LastingSession<'a> {
         Self { database, limit, store: None, away_since: None, interrupted }
     }
 
-    /// Makes a request, on a new connection if there is none. Returns `None` while the database is
-    /// away, and prints that once. Fails if it is away for longer than the limit.
+    /// Makes a request, on a new connection if there is none, and returns its answer. Returns
+    /// `None` while the database is away, and prints that once for an outage. Fails if the database
+    /// is away for longer than the limit.
     pub(super) fn try_once<T>(
         &mut self,
         request: impl FnOnce(&Store) -> anyhow::Result<T>,
     ) -> anyhow::Result<Option<T>> {
-        let open = || self.database.open_until(&self.interrupted);
-        let opened = self.store.take().map_or_else(open, Ok);
-        match opened.and_then(|store| request(&store).map(|answer| (store, answer))) {
-            Ok((store, answer)) => {
+        let opened = match self.store.take() {
+            Some(store) => Ok(store),
+            None => self.database.open_until(&self.interrupted),
+        };
+        let error = match opened.and_then(|store| Ok((request(&store)?, store))) {
+            Ok((answer, store)) => {
                 (self.store, self.away_since) = (Some(store), None);
-                Ok(Some(answer))
+                return Ok(Some(answer));
             }
+            Err(error) if exit_of(&error) != Exit::Unavailable => return Err(error),
+            Err(error) => error,
+        };
+        if self.interrupted.load(Ordering::Relaxed) {
             // A signal came, so the caller ends the command: print nothing.
-            Err(error)
-                if exit_of(&error) == Exit::Unavailable
-                    && self.interrupted.load(Ordering::Relaxed) =>
-            {
-                Ok(None)
-            }
-            Err(error) if exit_of(&error) == Exit::Unavailable => {
-                let since = *self.away_since.get_or_insert_with(|| {
-                    print::complain(&format!("waiting for the database: {error:#}"));
-                    Instant::now()
-                });
-                if since.elapsed() > self.limit { Err(error) } else { Ok(None) }
-            }
-            Err(error) => Err(error),
+            return Ok(None);
         }
+        let since = *self.away_since.get_or_insert_with(|| {
+            print::complain(&format!("waiting for the database: {error:#}"));
+            Instant::now()
+        });
+        if since.elapsed() > self.limit { Err(error) } else { Ok(None) }
     }
 
     /// Repeats a request until the database answers, with this pause in between. Fails if the

@@ -85,15 +85,16 @@ impl Resume {
         let cause = self.reason.cause();
         loop {
             let definition = super::definition(&store, name)?;
-            let schedule = definition.schedule.as_ref().filter(|_| definition.enabled);
-            let next = schedule
-                .map(|text| Schedule::parse(text, &definition.time_zone)?.first(definition.now));
-            let next = next.transpose().map_err(|why| {
-                Fault::new(Exit::Conflict, format!("cannot resume {name}: {why}"))
-            })?;
+            // A disabled definition gets no next time.
+            let expression = definition.schedule.as_ref().filter(|_| definition.enabled);
+            let next = expression
+                .map(|text| Schedule::parse(text, &definition.time_zone)?.first(definition.now))
+                .transpose()
+                .map_err(|why| {
+                    Fault::new(Exit::Conflict, format!("cannot resume {name}: {why}"))
+                })?;
             let result = if definition.paused_at.is_some() { "resumed" } else { "not paused" };
-            // If `apply` has changed the schedule meanwhile, its next time is another one: try
-            // again.
+            // `None`: `apply` has changed the schedule meanwhile, and so its next time. Try again.
             if let Some(resumed) = store.resume(definition, next, &cause)? {
                 let next_run_at = resumed.next_run_at;
                 let answer = Resumed { job_type: name, result, next_run_at };

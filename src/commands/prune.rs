@@ -63,7 +63,7 @@ pub(crate) struct Arguments {
     output: Output,
 }
 
-/// How long finished runs are kept, unless their definition says it.
+/// How long finished runs are kept, except those of definitions with a time of their own.
 #[derive(Args, Clone, Copy, Debug)]
 pub(super) struct Ages {
     /// Prune succeeded and cancelled runs that finished longer ago than this
@@ -80,7 +80,7 @@ impl Ages {
     }
 }
 
-/// How many runs of a status were deleted, or would be.
+/// How many runs of a status were deleted; in a dry run, how many a prune would delete.
 #[derive(Default, Serialize)]
 struct StatusCount {
     status: Status,
@@ -116,8 +116,8 @@ impl Arguments {
         let request = BulkRequest {
             operation: Operation::Remove,
             from: &[Status::Succeeded, Status::Dead, Status::Cancelled],
-            granted: &|_| "deleted",
-            why: &|_, status| {
+            granted_word: &|_| "deleted",
+            why_refused: &|_, status| {
                 format!(
                     "its status is {status}; only succeeded, dead and cancelled runs can be deleted"
                 )
@@ -127,10 +127,11 @@ impl Arguments {
         request.of_ids(self.ids, &flags, self.output, store)
     }
 
-    /// Deletes the old runs, and workers that stopped long ago.
+    /// Deletes old runs and events, and workers that stopped long ago.
     fn delete_old(self, store: &Store) -> anyhow::Result<Exit> {
         let keep = self.ages.keep();
         let mut total = None;
+        // The count may be slow, so make it only for the question to a person and for the progress.
         if print::can_ask() {
             let runs = store.count_old(keep)?.iter().map(|(_, runs)| runs).sum();
             total = usize::try_from(runs).ok();
@@ -164,7 +165,7 @@ impl Arguments {
     }
 }
 
-/// Prints how many runs of each status were deleted, or would be.
+/// Prints how many runs of each status were deleted; in a dry run, how many a prune would delete.
 fn print_counts(output: Output, counts: &HashMap<Status, i64>) -> anyhow::Result<()> {
     let row = |status| Some(StatusCount { status, runs: *counts.get(&status)? });
     let rows: Vec<_> =
@@ -172,12 +173,13 @@ fn print_counts(output: Output, counts: &HashMap<Status, i64>) -> anyhow::Result
     print::rows(output, &rows, &TABLE)
 }
 
-/// Refuses `-` for the archive: standard output may lose lines after their runs are deleted.
+/// Checks the archive's name. Refuses `-`: standard output may lose lines after their runs are
+/// deleted.
 fn named(file: PathBuf) -> Result<PathBuf, &'static str> {
     if file == Path::new("-") { Err("name a file") } else { Ok(file) }
 }
 
-/// The deleted runs, and why other old rows are left.
+/// The deleted runs, and why the database kept other old rows.
 #[derive(Default)]
 struct Deleted {
     counts: HashMap<Status, i64>,
@@ -194,16 +196,19 @@ fn delete(pruning: &Pruning<'_>, progress: &Progress, verbose: bool) -> store::R
     let mut deleted = Deleted::default();
     let (mut undeleted_runs, mut undeleted_events) = (Undeleted::default(), Undeleted::default());
     for series in upkeep::series(pruning.store, pruning.default)? {
-        let mut after = Some(0);
-        while let Some(id) = after {
-            let part = pruning.delete_part(&series, id, usize::MAX, &mut undeleted_runs)?;
+        // Each part begins after the last id of the part before it.
+        let mut next = Some(0);
+        while let Some(after) = next {
+            let part = pruning.delete_part(&series, after, usize::MAX, &mut undeleted_runs)?;
             for run in &part.pruned {
                 *deleted.counts.entry(run.status).or_default() += 1;
+                if verbose {
+                    deleted.ids.push(run.id);
+                }
             }
-            deleted.ids.extend(part.pruned.iter().filter(|_| verbose).map(|run| run.id));
             done += part.pruned.len();
             progress.show(done);
-            after = part.next;
+            next = part.next;
         }
     }
     while pruning.delete_events(&mut undeleted_events)? {}

@@ -1,5 +1,5 @@
-//! Texts in the files of other programs: crontabs and units. Each is quoted, or rejected if the
-//! other program would read something else: a newline would add a line.
+//! Quotes texts for crontabs and units of systemd. Rejects a text that cron or systemd would read
+//! as something else, such as one with a newline, which would add a line.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use anyhow::Context;
 use crate::exit::{Exit, Fault};
 use crate::text::shell;
 
-/// Debian's cron cuts longer variables and commands.
+/// The most bytes of a variable or a command in a crontab: Debian's cron cuts longer ones.
 const LONGEST: usize = 998;
 
 /// Returns the path of this program.
@@ -27,7 +27,8 @@ pub(super) fn path(what: &str, path: &Path) -> anyhow::Result<String> {
     })
 }
 
-/// Rejects the value of a flag that cron would change. Units get the same lines.
+/// Fails if cron would change the value of a flag. Units have the same rule, so that a value which
+/// is right in one form is right in the other.
 pub(super) fn argument(flag: &str, value: &str) -> anyhow::Result<()> {
     if is_plain(value) {
         return Ok(());
@@ -36,18 +37,18 @@ pub(super) fn argument(flag: &str, value: &str) -> anyhow::Result<()> {
     Err(Fault::new(Exit::Configuration, format!("cannot write the value of {flag}: {why}")).into())
 }
 
-/// Whether cron and systemd read the text as it is: cron removes a backslash before `%` and before
-/// another backslash.
+/// Returns whether cron and systemd read the text as it is. Backslashes are excluded, because cron
+/// removes a backslash before `%` and before another backslash.
 fn is_plain(text: &str) -> bool {
     !text.contains(|c: char| c.is_control() || c == '\\')
 }
 
-/// Quotes a word for the shell of a crontab: for cron, a bare `%` ends the command.
+/// Quotes a word for the shell that cron starts. Escapes `%`, at which cron ends the command.
 pub(super) fn cron_word(word: &str) -> String {
     shell::quoted(word).replace('%', r"\%")
 }
 
-/// Returns the line that starts a command.
+/// Returns the line of a crontab that starts a command.
 pub(super) fn cron_entry(schedule: &str, command: &str) -> anyhow::Result<String> {
     if command.len() <= LONGEST {
         return Ok(format!("{schedule} {command}"));
@@ -59,7 +60,7 @@ pub(super) fn cron_entry(schedule: &str, command: &str) -> anyhow::Result<String
     Err(Fault::new(Exit::Configuration, why).into())
 }
 
-/// Returns the line that sets a variable. `%` has no special meaning in it.
+/// Returns the line of a crontab that sets a variable, in which `%` has no special meaning.
 pub(super) fn cron_variable(name: &str, value: &str) -> anyhow::Result<String> {
     let line = format!("{name}={value}");
     let is_plain = !value.contains(char::is_control) && value == value.trim();
@@ -73,12 +74,12 @@ pub(super) fn cron_variable(name: &str, value: &str) -> anyhow::Result<String> {
     Err(Fault::new(Exit::Configuration, why).into())
 }
 
-/// Quotes an argument for a unit. systemd expands `$` in arguments.
+/// Quotes an argument for a unit. Doubles `$`, which systemd expands in arguments.
 pub(super) fn unit_word(text: &str) -> String {
     unit_quoted(text).replace('$', "$$")
 }
 
-/// Quotes a program or a variable for a unit. systemd expands `%` everywhere.
+/// Quotes a program or a variable for a unit. Doubles `%`, which systemd expands everywhere.
 pub(super) fn unit_quoted(text: &str) -> String {
     let text = text.replace('\\', r"\\").replace('"', "\\\"").replace('%', "%%");
     format!("\"{text}\"")

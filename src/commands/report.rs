@@ -18,7 +18,7 @@ use crate::store::{Details, Timeouts};
 use crate::text::duration::{DAY, MINUTE, SECOND};
 use crate::text::timestamp;
 
-/// For a statement: a window of a year may have many millions of runs.
+/// The time limit of a statement: a window of a year may have many millions of runs.
 const STATEMENT_LIMIT: Duration = MINUTE;
 
 /// Write one HTML page that shows how the jobs are doing
@@ -62,8 +62,13 @@ impl Arguments {
             return Err(Fault::usage(why).into());
         }
         let details = if self.with_output { Details::Output } else { Details::Errors };
-        let (title, clock, refresh) = (self.title, self.time_zone, self.refresh);
-        let page = Page { title, window, clock, details, refresh };
+        let page = Page {
+            title: self.title,
+            window,
+            clock: self.time_zone,
+            details,
+            refresh: self.refresh,
+        };
         store.set_timeouts(Timeouts { statement: STATEMENT_LIMIT, ..Timeouts::USUAL });
         let snapshot = store.report(|now, problems| page.scope(now, problems))?;
         let html = page.render(&snapshot);

@@ -52,10 +52,15 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<Exit> {
-        let all = match (self.all_dead, self.all_cancelled) {
-            (true, _) => Some(Status::Dead),
-            (_, true) => Some(Status::Cancelled),
-            _ => (self.again && self.runs.ids().is_empty()).then_some(Status::Succeeded),
+        // The status of all runs to retry; `None`: the runs are given by their ids.
+        let all = if self.all_dead {
+            Some(Status::Dead)
+        } else if self.all_cancelled {
+            Some(Status::Cancelled)
+        } else if self.again && self.runs.ids().is_empty() {
+            Some(Status::Succeeded)
+        } else {
+            None
         };
         self.runs.check(all.is_some(), "--all-dead, --all-cancelled or --again", "retry")?;
         if self.force && all.is_some() {
@@ -70,15 +75,19 @@ impl Arguments {
         let request = BulkRequest {
             operation: Operation::Retry(terms),
             from: &from,
-            granted: &|answer| if answer.is_blocked && !self.now { "blocked" } else { "queued" },
-            why: &|id, status| {
+            granted_word: &|answer| {
+                if answer.is_blocked && !self.now { "blocked" } else { "queued" }
+            },
+            why_refused: &|id, status| {
                 if !from.contains(&status) {
-                    let word = if status == Status::Running { "--force" } else { "--again" };
-                    return format!("its status is {status}; {word} retries it");
+                    let flag = if status == Status::Running { "--force" } else { "--again" };
+                    return format!("its status is {status}; {flag} retries it");
                 }
-                // Many runs are counted together, so their reason names no run.
-                let run = all.is_none().then(|| store.show(id, Some(1)).ok().flatten()).flatten();
-                match run.and_then(|run| run.run.replaced_by) {
+                // Of all matching runs, those with the same reason are one line, so it names no
+                // run.
+                let details =
+                    if all.is_none() { store.show(id, Some(1)).ok().flatten() } else { None };
+                match details.and_then(|details| details.run.replaced_by) {
                     Some(newer) => format!("run {newer} replaced it; cancel that run first"),
                     None => "another unfinished run has its key; cancel that run first".to_owned(),
                 }

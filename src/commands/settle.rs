@@ -34,8 +34,10 @@ impl Arguments {
         let request = BulkRequest {
             operation: Operation::Settle,
             from,
-            granted: &|_| "settled",
-            why: &|_, status| format!("its status is {status}; only dead runs can be settled"),
+            granted_word: &|_| "settled",
+            why_refused: &|_, status| {
+                format!("its status is {status}; only dead runs can be settled")
+            },
         };
         request.of_selection(self.runs, &store, self.all_dead.then_some("dead"))
     }

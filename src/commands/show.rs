@@ -22,11 +22,11 @@ use crate::store::{self, Attempt, History, RunDetails, Store, StoredOutput};
 use crate::text::listing::{ListedRow, Listing};
 use crate::text::{plural, timestamp};
 
-/// The number of an output's last lines that are shown.
+/// How many of an output's last lines are shown.
 const LINES: usize = 20;
-/// The number of characters that are read for these lines.
+/// How many of an output's last characters are read for these lines.
 const CHARACTERS: usize = 8000;
-/// How often --follow looks for output. Workers send it with their heartbeats, which are rarer.
+/// How often --follow looks for output. Workers send output with their heartbeats, which are rarer.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Show a run, why it is not running, and its history
@@ -48,7 +48,8 @@ pub(crate) struct Arguments {
     #[arg(long, conflicts_with_all = ["json", "format", "header"])]
     output: bool,
     /// Print the output of this attempt
-    // clap drops a requirement whose flag conflicts with another one, so `requires` is not enough.
+    // With --json, clap does not check `requires`, because --output conflicts with --json. So name
+    // the conflicts here, too.
     #[arg(
         long,
         value_name = "N",
@@ -74,7 +75,7 @@ struct ShowAnswer<'a> {
     #[serde(flatten)]
     run: Option<&'a ListedRow>,
     why_not_running: Option<String>,
-    /// `disabled` or `paused`.
+    /// `disabled` or `paused`; `None`: the job's schedule is in force, or the job has none.
     schedule_state: Option<&'static str>,
     payload: Option<Box<RawValue>>,
     /// Why the payload cannot be read.
@@ -89,7 +90,8 @@ impl Arguments {
         if self.output {
             return self.print_output(store, database);
         }
-        let characters = i32::try_from(CHARACTERS).ok().filter(|_| !self.form.is_json());
+        // JSON has the whole outputs.
+        let characters = if self.form.is_json() { None } else { i32::try_from(CHARACTERS).ok() };
         let shown = store.show(self.id, characters)?.ok_or_else(|| no_run(&store, self.id))?;
         let (run, payload) = (&shown.run, shown.payload.as_ref());
         let answer = ShowAnswer {
@@ -109,8 +111,8 @@ impl Arguments {
         Ok(Exit::Done)
     }
 
-    /// Prints the stored output of an attempt. With `--follow`, goes on until the run has ended,
-    /// also over a short outage of the database.
+    /// Prints the stored output of an attempt. With `--follow`, goes on until the attempt has
+    /// ended, also after a short outage of the database, and returns the exit status for the run.
     fn print_output(&self, store: Store, database: &DatabaseFlags) -> anyhow::Result<Exit> {
         let stored = store.output(self.id, self.attempt)?.ok_or_else(|| no_run(&store, self.id))?;
         if !self.follow {
@@ -130,34 +132,39 @@ impl Arguments {
     }
 }
 
-/// Returns the findings that may keep a waiting or lost run from being executed; none for other
-/// runs.
+/// Returns the findings about a pending or lost run's job, which may say why it is not running;
+/// none for other runs.
 fn findings(store: &Store, run: &RunDetails) -> store::Result<Vec<Finding>> {
     let is_lost = run.locked_until.is_some_and(|until| until < run.now) && !run.has_result;
     if !run.status.is_pending() && !is_lost {
         return Ok(Vec::new());
     }
     // Explain even a short wait.
-    let limits = Thresholds { lag: Duration::ZERO, ..Thresholds::default() };
-    let work = store.inspect_work(Some(vec![run.job_type.clone()]), limits)?;
-    Ok(health::work(&work, &limits))
+    let thresholds = Thresholds { lag: Duration::ZERO, ..Thresholds::default() };
+    let work = store.inspect_work(Some(vec![run.job_type.clone()]), thresholds)?;
+    Ok(health::work(&work, &thresholds))
 }
 
-/// The error about a run that does not exist. The trail knows runs that were pruned by id.
+/// The error about a run that does not exist. If a person pruned it by its id, says so.
 fn no_run(store: &Store, id: i64) -> Fault {
-    let last = store.list_events(Some(id), None).ok().and_then(|mut events| events.rows.pop());
-    let last = last.and_then(|event| Fields::of(&event).ok());
-    let facts = last.map(|event| event.cells("action, host_user|recorded_by, recorded_at", None));
-    let facts: Vec<_> = facts.iter().flatten().map(|(_, cell)| cell.bare()).collect();
-    let pruned = match &facts[..] {
-        [action, by, at] if action == "prune" => format!("; {by} pruned it at {at}"),
-        _ => String::new(),
-    };
-    let why = format!("cannot show run {id}: no such run{pruned}");
-    Fault::new(Exit::NotFound, why)
+    let pruned = pruned(store, id).unwrap_or_default();
+    Fault::new(Exit::NotFound, format!("cannot show run {id}: no such run{pruned}"))
 }
 
-/// Returns the stored output of an attempt; fails if the attempt has not begun.
+/// Returns the end of a sentence: by which user the run was pruned and when, if that is its last
+/// event in the trail.
+fn pruned(store: &Store, id: i64) -> Option<String> {
+    let last_event = store.list_events(Some(id), None).ok()?.rows.pop()?;
+    let fields = Fields::of(&last_event).ok()?;
+    let cells = fields.cells("action, host_user|recorded_by, recorded_at", None);
+    let texts: Vec<_> = cells.iter().map(|(_, cell)| cell.bare()).collect();
+    match &texts[..] {
+        [action, by, at] if action == "prune" => Some(format!("; {by} pruned it at {at}")),
+        _ => None,
+    }
+}
+
+/// Returns the text of a stored output. Fails if its attempt has not begun.
 fn output(id: i64, attempt: Option<i32>, stored: StoredOutput) -> anyhow::Result<String> {
     if stored.attempt.is_none() {
         let missing = match attempt {
@@ -173,7 +180,8 @@ fn output(id: i64, attempt: Option<i32>, stored: StoredOutput) -> anyhow::Result
     Ok(stored.output.unwrap_or_default())
 }
 
-/// Prints what an attempt prints until it ends. If the run waits, follows its next attempt.
+/// Prints the output of an attempt, and each addition to it, until the attempt ends. If the run
+/// waits, this is its next attempt.
 ///
 /// - `first`: the output that was read already.
 /// - `read` gets the number of an attempt, or `None` for the newest one. It returns the output of
@@ -189,6 +197,7 @@ fn follow(
     let attempt_before = first.attempt;
     let mut stored = first;
     if stored.waiting {
+        // Wait for the next attempt. The run may also end without one.
         while stored.attempt == attempt_before && !stored.live {
             if !stored.waiting {
                 return Ok(());
@@ -210,19 +219,22 @@ fn follow(
     }
 }
 
-/// Returns the text that an output has more than `before`, which was printed already.
+/// Returns the text that must be printed after `printed`, so that a reader sees all of `output`.
 ///
-/// Both may lack the beginning. While the attempt is `live`, only that can make them differ. The
-/// output that is stored at its end has stderr after stdout, so it may be another text.
-fn added_output(before: &str, output: &str, live: bool) -> String {
-    if let Some(at) = output.find(before) {
-        return output[at + before.len()..].to_owned();
+/// - While the attempt is `live`, both texts are the last bytes of what it has printed. If they
+///   overlap, returns the rest of `output` after the overlap. If not, returns all of it after a
+///   line about the gap.
+/// - When the attempt has ended, the stored output has stderr after stdout, so it may be another
+///   text. Then returns all of it, too, after a heading.
+fn added_output(printed: &str, output: &str, live: bool) -> String {
+    if let Some(at) = output.find(printed) {
+        return output[at + printed.len()..].to_owned();
     }
-    let mut ends = before.char_indices().map(|(start, _)| &before[start..]);
-    let gap = if live { "[bytes left out]" } else { "--- the stored output ---" };
+    let mut ends = printed.char_indices().map(|(start, _)| &printed[start..]);
     match ends.find(|end| output.starts_with(end)) {
-        Some(end) => output[end.len()..].to_owned(),
-        None => format!("\n{gap}\n{output}"),
+        Some(overlap) => output[overlap.len()..].to_owned(),
+        None if live => format!("\n[bytes left out]\n{output}"),
+        None => format!("\n--- the stored output ---\n{output}"),
     }
 }
 
@@ -244,6 +256,7 @@ fn text(shown: &History, fields: &Fields) -> anyhow::Result<()> {
          payload|payload_error as payload",
         Some(run.now),
     );
+    // Leave out facts that say nothing about a run of this status.
     facts.retain(|(name, cell)| match *name {
         "after" | "after rule" | "chain root" | "followers" => !cell.bare().is_empty(),
         "due" | "expires" => run.status.is_pending(),
@@ -294,14 +307,16 @@ fn next_steps(run: &RunDetails) -> String {
         Status::Cancelled => &[("retry", "runs it after all"), ("prune", "deletes it")],
         Status::Succeeded => &[],
     };
-    for (place, (command, effect)) in steps.iter().enumerate() {
-        let first = if place == 0 { "\n" } else { "" };
-        text += &format!("{first}`jobctl {command} {}` {effect}\n", run.id);
+    for (command, effect) in steps {
+        if text.is_empty() {
+            text += "\n";
+        }
+        text += &format!("`jobctl {command} {}` {effect}\n", run.id);
     }
     text
 }
 
-/// Returns whether the second attempt ended as the first one did.
+/// Returns whether two attempts ended alike, so that they are shown as one.
 fn is_repeated(first: &Attempt, second: &Attempt) -> bool {
     (&first.outcome, &first.error_type, &first.error)
         == (&second.outcome, &second.error_type, &second.error)
@@ -309,36 +324,37 @@ fn is_repeated(first: &Attempt, second: &Attempt) -> bool {
             == (second.exit_code, second.signal, second.http_status)
 }
 
-/// Prints attempts with one result as one, after an empty line, and the output of the last.
+/// Prints successive attempts that ended alike as one, after an empty line, and the output of the
+/// last one.
 fn history(attempts: &[Attempt], now: DateTime<Utc>) -> anyhow::Result<()> {
-    let (Some(first), Some(attempt)) = (attempts.first(), attempts.last()) else { return Ok(()) };
-    let output = attempt.output.as_deref().unwrap_or_default();
-    let is_whole =
-        !attempt.output_truncated && output.chars().take(CHARACTERS).count() < CHARACTERS;
-    let shown = match output.lines().count() {
-        lines if is_whole && lines <= LINES => format!("{} bytes", attempt.output_bytes),
-        _ => format!("the end of {} bytes; --output prints all stored bytes", attempt.output_bytes),
+    let (Some(first), Some(last)) = (attempts.first(), attempts.last()) else { return Ok(()) };
+    let output = last.output.as_deref().unwrap_or_default();
+    let is_read_whole =
+        !last.output_truncated && output.chars().take(CHARACTERS).count() < CHARACTERS;
+    let shown = if is_read_whole && output.lines().count() <= LINES {
+        format!("{} bytes", last.output_bytes)
+    } else {
+        format!("the end of {} bytes; --output prints all stored bytes", last.output_bytes)
     };
-    let mut facts = Fields::of(attempt)?.cells(
+    let mut facts = Fields::of(last)?.cells(
         "attempt, outcome, worker, started_at as started, run_time_seconds as took, \
          exit_code as exit status, signal, http_status as HTTP status, error_type as error type, \
          error",
         Some(now),
     );
-    if attempt.output_bytes > 0 {
+    if last.output_bytes > 0 {
         facts.push(("output", Cell::Text(shown)));
     }
     if attempts.len() > 1 {
         let workers: BTreeSet<_> = attempts.iter().map(|attempt| attempt.worker.as_str()).collect();
-        let [started, last_started] =
-            [first, attempt].map(|one| timestamp::instant(one.started_at));
+        let [first_start, last_start] = [first, last].map(|one| timestamp::instant(one.started_at));
         for (name, cell) in &mut facts {
             *cell = Cell::Text(match *name {
                 "attempt" => {
-                    format!("{} to {}, with the same result", first.attempt, attempt.attempt)
+                    format!("{} to {}, with the same result", first.attempt, last.attempt)
                 }
                 "worker" => plural::listed(&Vec::from_iter(&workers), 3),
-                "started" => format!("{started} to {last_started}"),
+                "started" => format!("{first_start} to {last_start}"),
                 "took" | "output" => format!("{} (the last)", cell.bare()),
                 _ => continue,
             });

@@ -101,7 +101,7 @@ const PREVIEW: Table<'_> = Table::new(
     "no run is due",
 );
 
-/// How often to try to claim a run: another session may lock its row for a moment.
+/// How often to try to claim the run of `--run`: another session may lock its row for a moment.
 const TRIES: usize = 3;
 /// The pause before another try to claim a run.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -123,7 +123,8 @@ impl Arguments {
         }
     }
 
-    /// Lists the runs that a tick would claim now, and says what it would leave alone.
+    /// Lists the runs that a tick would claim now. For a person, also prints why it would leave
+    /// other due runs alone.
     fn preview(&self, store: &Store) -> anyhow::Result<()> {
         let Plan { worker, filter, .. } = self.plan();
         let at_most = self.limit.map_or(i64::MAX, i64::from);
@@ -136,7 +137,7 @@ impl Arguments {
         Ok(())
     }
 
-    /// Makes one attempt of the run of `--run`, and says why if that is not possible.
+    /// Makes one attempt of the run of `--run`. Fails, or prints why, if the run can't start now.
     fn start_run(&self, id: i64, database: &DatabaseFlags) -> anyhow::Result<Exit> {
         check_waits(&database.open()?, id)?;
         warn_of_user(&self.plan().worker, database);
@@ -157,8 +158,8 @@ impl Arguments {
         })
     }
 
-    /// Makes one attempt of a run, if a tick could start it now. Before and after the attempt, the
-    /// database may be away for as long as `outage`.
+    /// Makes one attempt of a run, if a tick could start it now. Before and after the attempt,
+    /// waits at most `outage` for a database that is away.
     pub(super) fn run_one(
         &self,
         id: i64,
@@ -189,7 +190,7 @@ impl Arguments {
         }
     }
 
-    /// Returns what runs the jobs of this tick, with the policies of this host.
+    /// Returns the executor of this tick's jobs, with the policies of this host.
     fn executor(&self) -> anyhow::Result<Executor> {
         let hosts = HostPolicy::new(&self.http_allow).map_err(Fault::usage)?;
         Ok(Executor::new(self.shell, hosts))
@@ -228,13 +229,13 @@ impl Arguments {
     }
 }
 
-/// Tells a person at a terminal that this tick runs the jobs as another system user than the
-/// worker's last tick, or as root without an earlier tick.
+/// Warns a person at a terminal if this tick runs the jobs as another system user than the worker's
+/// last tick, or as root and there was no tick before.
 fn warn_of_user(worker: &str, database: &DatabaseFlags) {
     if !io::stderr().is_terminal() {
         return;
     }
-    // Ignore an error: if the database can't be reached, the tick says so.
+    // Ignore an error here: the tick itself prints why the database can't be reached.
     let last = database.open().and_then(|store| Ok(store.last_user(worker)?));
     let user = connect::system_user();
     match last {
@@ -263,12 +264,12 @@ fn check_waits(store: &Store, id: i64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Complains of a run that did not start.
+/// Complains that a run has not started.
 pub(super) fn complain_of_waiting(id: i64) {
     print::complain(&format!("run {id} has not started; `jobctl show {id}` says why"));
 }
 
-/// Reads one host of --http-allow.
+/// Checks one host of --http-allow.
 fn host(text: &str) -> Result<String, String> {
     HostPolicy::new(&[text.to_owned()]).map(|_| text.to_owned())
 }

@@ -8,8 +8,8 @@ use super::{Cli, environment};
 use crate::job::{action, definition, payload};
 use crate::text::did_you_mean;
 
-/// Words that other tools use, and the jobctl commands for them.
-const ELSEWHERE: [(&[&str], &str); 12] = [
+/// Words that other tools use, and the tips about jobctl's commands for them.
+const WORDS_OF_OTHER_TOOLS: [(&[&str], &str); 12] = [
     (&["run", "start", "exec"], "to run a job: jobctl enqueue JOB; then cron calls: jobctl tick"),
     (
         &["work", "worker", "serve", "daemon", "--daemon", "-d"],
@@ -33,10 +33,11 @@ const ELSEWHERE: [(&[&str], &str); 12] = [
     ),
 ];
 
-/// Adds jobctl's suggestion if clap has none or a wrong one.
+/// Replaces clap's suggestion by jobctl's, if there is one. Removes a flag that clap suggests, but
+/// that was hardly meant.
 pub(super) fn with_tip(mut usage: clap::Error) -> clap::Error {
-    let is_far = suggests_a_distant_flag(&usage);
-    if is_far {
+    let is_distant = suggests_a_distant_flag(&usage);
+    if is_distant {
         usage.remove(ContextKind::SuggestedArg);
     }
     let tip = for_word_of_other_tool(&usage)
@@ -44,8 +45,8 @@ pub(super) fn with_tip(mut usage: clap::Error) -> clap::Error {
         .map(str::to_owned)
         .or_else(|| for_several_scopes(&usage))
         .or_else(|| for_name_or_id(&usage));
-    if is_far {
-        // The usage line shows the distant flag, so remove it, too.
+    if is_distant {
+        // The usage line shows the distant flag, so remove it, too. The tips needed it until here.
         usage.remove(ContextKind::Usage);
     }
     if let Some(tip) = tip {
@@ -62,12 +63,13 @@ pub(super) fn with_tip(mut usage: clap::Error) -> clap::Error {
 fn suggests_a_distant_flag(usage: &clap::Error) -> bool {
     let text = |part| usage.get(part).map(ToString::to_string);
     let pair = text(ContextKind::InvalidArg).zip(text(ContextKind::SuggestedArg));
-    pair.is_some_and(|(given, meant)| {
-        !meant.starts_with(&given) && did_you_mean::nearest(&given, [&*meant]).is_none()
+    pair.is_some_and(|(given, suggested)| {
+        !suggested.starts_with(&given) && did_you_mean::nearest(&given, [&*suggested]).is_none()
     })
 }
 
-/// Returns the command that was probably meant: clap suggests none after `help`.
+/// Returns the command that was probably meant by an unknown one, if clap suggests none, as after
+/// `help`.
 fn near_command(usage: &clap::Error) -> Option<String> {
     if usage.kind() != ErrorKind::InvalidSubcommand
         || usage.get(ContextKind::SuggestedSubcommand).is_some()
@@ -88,45 +90,52 @@ fn for_word_of_other_tool(usage: &clap::Error) -> Option<&'static str> {
         _ => return None,
     };
     let given = given.to_string();
-    ELSEWHERE.iter().find(|(words, _)| words.contains(&given.as_str())).map(|(_, tip)| *tip)
+    WORDS_OF_OTHER_TOOLS
+        .iter()
+        .find(|(words, _)| words.contains(&given.as_str()))
+        .map(|(_, tip)| *tip)
 }
 
-/// Returns the tip for a payload after `enqueue` that the shell has split, or for a command without
-/// `shell --`. For such a command line, clap would put its `--` in the wrong place.
+/// Returns the tip for an unknown argument of `enqueue`: the shell has split a payload, or a
+/// command has no `shell --` before it. clap's own tip would put `--` in a wrong place.
 fn for_words_of_enqueue(usage: &clap::Error) -> Option<&'static str> {
     let is_close_to_a_flag = usage.get(ContextKind::SuggestedArg).is_some();
     let is_enqueue = usage.get(ContextKind::Usage)?.to_string().contains("jobctl enqueue ");
     if usage.kind() != ErrorKind::UnknownArgument || is_close_to_a_flag || !is_enqueue {
         return None;
     }
-    let is_part = |word: String| {
+    let is_broken_json = |word: String| {
         word.starts_with(['{', '[', '"']) && payload::check(word.as_bytes()).is_err()
     };
-    let is_split = std::env::args_os().filter_map(|word| word.into_string().ok()).any(is_part);
+    let mut words = std::env::args_os().filter_map(|word| word.into_string().ok());
+    let is_split = words.any(is_broken_json);
     Some(if is_split { QUOTES } else { "to run a command: jobctl enqueue shell -- COMMAND" })
 }
 
-/// Returns the tip for scopes of several kinds. Each further hold keeps more runs from starting,
-/// while each further filter selects fewer runs.
+/// Returns the tip for a `hold` or `release` with targets of several kinds, such as a job and a
+/// queue: one command for each. Together they would look like filters, which select fewer runs, but
+/// each further hold keeps more runs from starting.
 fn for_several_scopes(usage: &clap::Error) -> Option<String> {
     let commands = Cli::command();
     let name = environment::given(&commands)?.get_name();
     if usage.kind() != ErrorKind::ArgumentConflict || !["hold", "release"].contains(&name) {
         return None;
     }
-    let parts = [ContextKind::PriorArg, ContextKind::InvalidArg];
-    let flags = parts.map(|part| usage.get(part).map(ToString::to_string).unwrap_or_default());
-    let is_scope = |flag: &str| {
-        ["[JOB]", "--job", "--queue", "--worker"].iter().any(|scope| flag.starts_with(scope))
+    let text = |part| usage.get(part).map(ToString::to_string).unwrap_or_default();
+    let (prior, invalid) = (text(ContextKind::PriorArg), text(ContextKind::InvalidArg));
+    let flags: Vec<_> = prior.split(", ").chain(invalid.split(", ")).collect();
+    let is_target = |flag: &str| {
+        ["[JOB]", "--job", "--queue", "--worker"].iter().any(|target| flag.starts_with(target))
     };
-    let flags: Vec<_> = flags.iter().flat_map(|flag| flag.split(", ")).collect();
-    let each: Vec<_> = flags.iter().map(|flag| format!("jobctl {name} {flag}")).collect();
-    let is_each_a_scope = flags.iter().all(|flag| is_scope(flag));
-    is_each_a_scope.then(|| format!("to {name} the runs of each: {}", each.join(" && ")))
+    if !flags.iter().all(|flag| is_target(flag)) {
+        return None;
+    }
+    let commands: Vec<_> = flags.iter().map(|flag| format!("jobctl {name} {flag}")).collect();
+    Some(format!("to {name} the runs of each: {}", commands.join(" && ")))
 }
 
-/// Returns the tip for a job's name in the place of a run's id, for an id in the place of a job's
-/// name, or for a missing id.
+/// Returns the tip for a job's name in the place of a run's id, for a run's id in the place of a
+/// job's name, or for a missing id.
 fn for_name_or_id(usage: &clap::Error) -> Option<String> {
     let mut commands = Cli::command();
     commands.build();
@@ -149,13 +158,14 @@ fn for_name_or_id(usage: &clap::Error) -> Option<String> {
 /// Returns the tip for a `job`'s name in the place of a run's id.
 fn for_name_as_id(command: &Command, argument: &str, job: &str) -> String {
     let flags = all_flags(command);
-    // A flag with an id, such as `--after ID`, is a filter itself, and does not stand for runs.
-    match flags.first().filter(|_| !argument.starts_with('-')) {
-        Some(flag) => {
+    // The id of a flag, such as `--after ID`, can't be replaced by a flag for all runs.
+    let is_flag = argument.starts_with('-');
+    match flags.first() {
+        Some(flag) if !is_flag => {
             let name = command.get_name();
             format!("to select runs by their job: jobctl {name} {flag} --job {job}")
         }
-        None => format!("to list the ids of a job's runs: jobctl list --job {job}"),
+        _ => format!("to list the ids of a job's runs: jobctl list --job {job}"),
     }
 }
 
@@ -183,7 +193,7 @@ fn all_flags(command: &Command) -> Vec<String> {
     flags.filter_map(|flag| Some(format!("--{}", flag.get_long()?))).collect()
 }
 
-/// Returns whether a word can be a job's name, and no id.
+/// Returns whether a word can be a job's name, but not a run's id.
 fn is_name(word: &str) -> bool {
     let has_letter = word.contains(|c: char| c.is_ascii_alphabetic());
     action::is_built_in(word) || definition::check_name(word).is_ok() && has_letter

@@ -114,11 +114,11 @@ impl Arguments {
         let store = database.open()?;
         let EventFilter { since, until, by, action, job, queue, worker, time_zone } = self.filter;
         let [since, until] = time_zone.window(&store, [since, until])?;
-        // The job is given with --job or without it; clap refuses both at once.
+        // clap refuses a job with --job and another one without it.
         let job = job.or(self.job.name);
         let action = action.map(|action| action.to_string());
         let filter = TrailFilter { since, until, by, action, job, queue, worker };
-        // A person wants to see the commands, and a program each event.
+        // For a person, all events of a command are one row. A program gets each event.
         let rows = match self.output.format() {
             Format::Table => TrailRows::Commands,
             Format::Json | Format::JsonLines | Format::Tsv => TrailRows::Events,

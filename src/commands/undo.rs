@@ -52,8 +52,10 @@ impl Arguments {
         let request = BulkRequest {
             operation: Operation::Undo(self.operation),
             from: &Status::ALL,
-            granted: &|_| "undone",
-            why: &|_, status| format!("it has changed since, or can't be undone; it is {status}"),
+            granted_word: &|_| "undone",
+            why_refused: &|_, status| {
+                format!("it has changed since, or can't be undone; it is {status}")
+            },
         };
         let flags =
             BulkFlags { dry_run: false, yes: true, verbose: self.verbose, reason: self.reason };

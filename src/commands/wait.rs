@@ -22,7 +22,7 @@ use crate::print;
 use crate::store::{RunState, Store};
 use crate::text::{duration, plural};
 
-/// The pause before the states are read again. Each pause is half as long again as the last one.
+/// The first pause before the states are read again. Each further pause is 1.5 times as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// How many outputs are in memory at a time, each at most 128 KiB.
@@ -62,10 +62,12 @@ impl Arguments {
         Self { ids, timeout, output: prints_output, exit_status: false }
     }
 
-    /// Waits for the runs, also while the database is away for a short time.
+    /// Waits until the runs have ended, and prints their outputs if --output is given, then their
+    /// failures. Goes on if the database is away for a short time.
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<Exit> {
         let (interrupted, began) = (Arc::default(), Instant::now());
         let signals = signals(&interrupted)?;
+        // After the timeout, do not wait for an answer of the database.
         if let Some(timeout) = self.timeout {
             let interrupted = Arc::clone(&interrupted);
             let interrupt = move || {
@@ -78,8 +80,10 @@ impl Arguments {
         let mut pause = FIRST_PAUSE;
         let mut waited =
             Waited { unfinished: self.ids.iter().copied().collect(), ..Waited::default() };
-        let mut parts = self.ids.chunks(OUTPUTS).filter(|_| self.output).peekable();
+        let with_output: &[i64] = if self.output { &self.ids } else { &[] };
+        let mut parts = with_output.chunks(OUTPUTS).peekable();
         let stopped = loop {
+            // Reads the states until all runs have ended, and then the outputs, part by part.
             let answer = session.try_once(|store| {
                 waited.read_states(store)?;
                 let part = parts.peek().filter(|_| waited.unfinished.is_empty());
@@ -102,32 +106,36 @@ impl Arguments {
             if time_left == Some(Duration::ZERO) {
                 break TIMED_OUT;
             }
-            if let Ok(signal) =
-                signals.recv_timeout(time_left.map_or(pause, |left| left.min(pause)))
-            {
+            let pause_left = time_left.map_or(pause, |left| left.min(pause));
+            if let Ok(signal) = signals.recv_timeout(pause_left) {
                 break 128 + signal;
             }
             pause = (pause * 3 / 2).min(LONGEST_PAUSE);
         };
-        let going_on = match *waited.unfinished.into_iter().collect::<Vec<_>>() {
-            ref ids if ids.is_empty() || !waited.has_states => {
+        let unfinished: Vec<_> = waited.unfinished.into_iter().collect();
+        let why = match unfinished[..] {
+            // Either the states are unknown, or all runs have ended and outputs are missing.
+            _ if !waited.has_states || unfinished.is_empty() => {
                 "the database did not answer".to_owned()
             }
             [id] => format!("run {id} goes on; `jobctl wait {id}`"),
-            ref ids => format!("{} go on", plural::of(ids.len() as i64, "run")),
+            _ => format!("{} go on", plural::of(unfinished.len() as i64, "run")),
         };
-        print::complain(&going_on);
+        print::complain(&why);
         Ok(Exit::Passed(stopped))
     }
 
-    /// Complains of the runs that did not succeed, in the order in which they were named.
+    /// Complains of the runs that did not succeed, in the order in which they were named. Returns
+    /// the exit status.
     fn complain_of_failures(&self, states: &mut [RunState]) -> Exit {
-        // In reverse, so that an id that is named twice has its first place.
-        let named = self.ids.iter().enumerate().rev();
-        let places: HashMap<_, _> = named.map(|(place, id)| (*id, place)).collect();
+        let mut places = HashMap::new();
+        for (place, id) in self.ids.iter().enumerate() {
+            // An id that is named twice has its first place.
+            places.entry(*id).or_insert(place);
+        }
         states.sort_by_key(|state| places.get(&state.id));
         states.iter().filter_map(failure).for_each(|why| print::complain(&why));
-        let passed_on = self.exit_status.then(|| passed_on(states)).flatten();
+        let passed_on = if self.exit_status { passed_on(states) } else { None };
         passed_on.unwrap_or_else(|| exit(states))
     }
 }
@@ -142,6 +150,7 @@ fn outputs(store: &Store, ids: &[i64]) -> anyhow::Result<Vec<String>> {
 /// The runs that a wait is for.
 #[derive(Default)]
 struct Waited {
+    /// Whether the states were read at least once.
     has_states: bool,
     unfinished: BTreeSet<i64>,
     /// Some unfinished runs can start only after a person retries another run.
@@ -176,7 +185,7 @@ impl Waited {
     }
 }
 
-/// Returns which of the runs can't start; `None` if all can.
+/// Returns a sentence about the runs that can't start; `None` if all can.
 pub(super) fn stuck(states: &[RunState]) -> Option<String> {
     let stuck: Vec<_> = states.iter().filter(|state| state.stuck).collect();
     let id = stuck.iter().map(|run| run.id).min()?;
@@ -190,10 +199,11 @@ pub(super) fn stuck(states: &[RunState]) -> Option<String> {
     ))
 }
 
-/// Returns the numbers of signals that end a wait, as they come. Each sets `interrupted`, too. A
-/// signal that comes when it is set ends the process.
+/// Returns the numbers of signals that end a wait, as they come. Each also sets `interrupted`. A
+/// signal that comes when `interrupted` is set ends the process.
 fn signals(interrupted: &Arc<AtomicBool>) -> anyhow::Result<Receiver<u8>> {
     let stop_signals = stop_signals();
+    // Register this before `catch_signals`, so that the first signal finds `interrupted` unset.
     for signal in stop_signals.iter().copied() {
         flag::register_conditional_default(signal, Arc::clone(interrupted))
             .context("cannot wait")?;
@@ -202,14 +212,17 @@ fn signals(interrupted: &Arc<AtomicBool>) -> anyhow::Result<Receiver<u8>> {
     let mut signals = Signals::new(stop_signals).context("cannot wait")?;
     let (sender, receiver) = mpsc::channel();
     let pass_on = move || {
-        let numbers = signals.forever().filter_map(|signal| u8::try_from(signal).ok());
-        numbers.map(|signal| sender.send(signal)).take_while(Result::is_ok).for_each(drop);
+        for signal in signals.forever().filter_map(|signal| u8::try_from(signal).ok()) {
+            if sender.send(signal).is_err() {
+                break;
+            }
+        }
     };
     thread::Builder::new().spawn(pass_on).context("cannot wait")?;
     Ok(receiver)
 }
 
-/// Returns what a person must know of a run that ended, or whose last attempt failed.
+/// Returns a sentence about a run that is dead, failed or cancelled; `None` for other runs.
 pub(super) fn failure(state: &RunState) -> Option<String> {
     let RunState { id, job, attempts, error_type, exit_code, signal, .. } = state;
     match state.status {
@@ -220,7 +233,8 @@ pub(super) fn failure(state: &RunState) -> Option<String> {
             let why = match (error_type.as_deref().unwrap_or("unknown"), failure) {
                 (timeout, _) if timeout == ErrorType::Timeout.as_str() => "timed out".to_owned(),
                 (_, Some(failure)) => failure.to_string(),
-                // An enqueuer may not read the error, only its type.
+                // Only the type of the error is known: a role that only enqueues may not read the
+                // error itself.
                 (other, None) => format!("error type {other}"),
             };
             let failed = if state.status == Status::Dead { "is dead" } else { "failed" };
@@ -231,8 +245,8 @@ pub(super) fn failure(state: &RunState) -> Option<String> {
     }
 }
 
-/// Returns the exit status for runs in these states: 10 if one is cancelled, else 1 if one did not
-/// succeed.
+/// Returns the exit status for runs in these states: 10 if one is cancelled, or else 1 if one did
+/// not succeed, or else 0.
 pub(super) fn exit(states: &[RunState]) -> Exit {
     if states.iter().any(|state| state.status == Status::Cancelled) {
         Exit::Cancelled
@@ -243,7 +257,8 @@ pub(super) fn exit(states: &[RunState]) -> Exit {
     }
 }
 
-/// Returns the exit status of the first dead run whose last attempt has one.
+/// Returns the exit status of the first dead run whose last attempt has one, or 128 plus the signal
+/// that ended it.
 fn passed_on(states: &[RunState]) -> Option<Exit> {
     let dead = states.iter().filter(|state| state.status == Status::Dead);
     let mut statuses = dead.filter_map(|RunState { exit_code, signal, .. }| {

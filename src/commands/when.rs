@@ -8,7 +8,7 @@ use cron_zone::Zone;
 use crate::text::duration::{self, CENTURY};
 use crate::text::timestamp;
 
-/// A time as it was given; it needs a clock, and some forms also need a time zone.
+/// A time as it was given. `resolve` turns it into an instant, by a clock and a time zone.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum When {
     Ago(Duration),
@@ -36,7 +36,7 @@ impl When {
 
     /// Reads the forms that need a time zone.
     fn local(text: &str) -> Option<Self> {
-        // chrono also skips blanks and accepts signs, so compare the shape first.
+        // Compare the shape first: chrono also accepts blanks and signs within a time.
         let text = text.replace('T', " ");
         let shape: String =
             text.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
@@ -56,8 +56,9 @@ impl When {
         .ok()
     }
 
-    /// Returns the instants of a window, seen from `now`. A time of day at its start is the latest
-    /// before its end, so that at any hour 22:00 and 06:00 mean one night.
+    /// Returns the start and the end of a window, as instants seen from `now`. If the start is a
+    /// time of day, it is the latest one before the end: at any hour, 22:00 and 06:00 mean one
+    /// night.
     pub(crate) fn window(
         [since, until]: [Option<Self>; 2],
         now: DateTime<Utc>,
@@ -73,6 +74,7 @@ impl When {
 
     /// Returns the instant, seen from `now`.
     pub(crate) fn resolve(self, now: DateTime<Utc>, zone: &Zone) -> DateTime<Utc> {
+        // Returns the instant of a time on the day that is some days before today.
         let days_ago = |days: Days, time: NaiveTime| {
             zone.instant((zone.local(now).date_naive() - days).and_time(time))
         };

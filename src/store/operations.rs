@@ -397,9 +397,9 @@ impl Store {
         })
     }
 
-    /// Returns the names that exist in the scope of a target, if it is a queue or a worker.
-    pub(crate) fn hold_names(&self, target: HoldTarget) -> Result<Vec<String>> {
-        let HoldTarget { scope, name } = target;
+    /// Returns the names of all workers, or of the queues that definitions and workers name. If
+    /// waiting runs have the queue `name`, it is one of these.
+    pub(crate) fn hold_names(&self, scope: HoldScope, name: &str) -> Result<Vec<String>> {
         self.query("read names", Transaction::list, query!("look/hold_names"; scope, name))
     }
 

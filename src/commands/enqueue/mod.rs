@@ -5,7 +5,6 @@ pub(super) mod request;
 
 use std::collections::{BTreeSet, HashMap};
 use std::env;
-use std::fmt::Display;
 use std::fs::File;
 use std::io::{BufReader, Read as _};
 use std::mem::take;
@@ -115,10 +114,11 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(mut self: Box<Self>, database: &DatabaseFlags) -> anyhow::Result<Exit> {
-        let waits = self.run || self.wait.is_some();
-        if self.shows_output && !waits {
+        let waits_for_end = self.run || self.wait.is_some();
+        if self.shows_output && !waits_for_end {
             return Err(Fault::usage("--output needs --wait or --run").into());
         }
+        // The attempt of --run obeys the variables of `tick`.
         let own_tick = self.run.then(|| of_variables("tick")).transpose()?;
         let batch = self.batch.take();
         let trace = || env::var("TRACEPARENT").ok().and_then(|text| traceparent(&text).ok());
@@ -134,7 +134,7 @@ impl Arguments {
             Some(file) => batch::read(BufReader::new(open(file)?), |line| {
                 queues.extend(line.queue.clone());
                 workers.extend(line.worker.clone());
-                line.over(&self.request)
+                line.with_defaults(&self.request)
             })?,
             None => vec![self.asked()?],
         };
@@ -145,25 +145,17 @@ impl Arguments {
             runs.push(run);
         }
         if self.run {
+            // Fail before the run is enqueued if the database rejects every claim.
             database.open()?.claim_nothing()?;
         }
-        let answers = enqueue(database, runs, dependencies, [queues, workers], waits)?;
+        let answers = enqueue(database, runs, dependencies, [queues, workers], waits_for_end)?;
         let dropped = answers.iter().filter(|answer| answer.id.is_none()).count();
         if dropped > 0 {
-            let dropped = plural::of(dropped as i64, "run");
-            print::complain(&format!("{dropped} dropped: the definition is full"));
+            let runs = plural::of(dropped as i64, "run");
+            print::complain(&format!("{runs} dropped: the definition is full"));
         }
         complain_of_existing(&answers);
-        let printed = match self.output.format() {
-            _ if self.shows_output => Ok(()),
-            Format::Json if batch.is_some() => print::json(&answers),
-            Format::Json | Format::JsonLines => answers.iter().try_for_each(print::json),
-            Format::Table | Format::Tsv => print_ids(self.output, &answers),
-        };
-        printed.with_context(|| match (&batch, answers.as_slice()) {
-            (None, [Accepted { id: Some(id), .. }]) => format!("run {id} is enqueued"),
-            _ => format!("{} runs are enqueued", answers.len()),
-        })?;
+        self.print(&answers, batch.is_some())?;
         let ids: Vec<_> = answers.iter().filter_map(|answer| answer.id).collect();
         if let Some(tick) = own_tick.as_ref().and_then(|cli| cli.command.tick())
             && let [Accepted { id: Some(id), status, .. }] = answers[..]
@@ -172,12 +164,31 @@ impl Arguments {
         {
             return Ok(exit);
         }
-        let Some(timeout) = self.wait.or(self.run.then_some(None)) else { return Ok(Exit::Done) };
-        let ended = match ids.is_empty() {
-            false => wait::Arguments::of(ids, timeout, self.shows_output).run(database)?,
-            true => Exit::Done,
+        if !waits_for_end {
+            return Ok(Exit::Done);
+        }
+        let ended = if ids.is_empty() {
+            Exit::Done
+        } else {
+            // --run without --wait has no time limit.
+            let timeout = self.wait.flatten();
+            wait::Arguments::of(ids, timeout, self.shows_output).run(database)?
         };
         Ok(if dropped > 0 && ended == Exit::Done { Exit::Full } else { ended })
+    }
+
+    /// Prints the answers about the runs, unless the output of the run is printed instead.
+    fn print(&self, answers: &[Accepted], is_batch: bool) -> anyhow::Result<()> {
+        let printed = match self.output.format() {
+            _ if self.shows_output => Ok(()),
+            Format::Json if is_batch => print::json(&answers),
+            Format::Json | Format::JsonLines => answers.iter().try_for_each(print::json),
+            Format::Table | Format::Tsv => print_ids(self.output, answers),
+        };
+        printed.with_context(|| match answers {
+            [Accepted { id: Some(id), .. }] if !is_batch => format!("run {id} is enqueued"),
+            _ => format!("{} runs are enqueued", answers.len()),
+        })
     }
 
     /// Returns the run that the flags and arguments describe.
@@ -188,14 +199,16 @@ impl Arguments {
         if request.after.is_empty() && request.rule() != AfterRule::Success {
             return Err(Fault::usage("--after-any-end and --or-cancel need --after").into());
         }
-        request.asked(None)
+        request.into_asked(None)
     }
 
-    /// Returns the job. If `--job` names it, the first argument is the payload.
+    /// Takes the job, of `--job` or of the first argument. With `--job`, the first argument
+    /// becomes the payload.
     fn job(&mut self) -> Result<String, Fault> {
         let first = self.job.take();
         let Some(job) = self.named.take() else { return Ok(first.unwrap_or_default()) };
         let Some(first) = first else { return Ok(job) };
+        // A word that is not JSON, but can be a name.
         let is_job = payload::check(first.as_bytes()).is_err() && definition::queue(&first).is_ok();
         if is_job || self.payload.is_some() {
             let first = plain(&first);
@@ -207,32 +220,30 @@ impl Arguments {
         Ok(job)
     }
 
-    /// The run of `--then`, with the values of the flags.
+    /// Returns the run of `--then`, with the values of the flags, if there is one.
     fn then(&self) -> anyhow::Result<Option<Asked>> {
         let Some(job) = self.then.first() else { return Ok(None) };
         let given = self.then.get(1).map_or("{}", String::as_str).as_bytes();
         let payload = payload::check(given).map_err(|why| unquoted(&why, given))?;
         check_job(job, payload).map_err(Fault::usage)?;
         let request = RunRequest::default().of_job(job.clone(), payload.to_owned())?;
-        request.over(&self.request).asked(None).map(Some)
+        request.with_defaults(&self.request).into_asked(None).map(Some)
     }
 
-    /// Returns the payload of a run of this job.
+    /// Returns the payload for this job: the given JSON, the command after `--`, or `{}`.
     fn payload(&self, job: &str) -> anyhow::Result<String> {
-        let given = match (&self.payload_file, &self.payload) {
+        let bytes = match (&self.payload_file, &self.payload) {
             (Some(file), _) => Some(read_payload(file)?),
             (None, payload) => payload.as_ref().map(|payload| payload.clone().into_bytes()),
         };
-        let refuse =
-            |why: &dyn Display, payload: &[u8]| Fault::usage(format!("{why}{}", tip(job, payload)));
-        let check = |bytes| {
+        let check_json = |bytes| {
             payload::check(bytes).map_err(|why| match (&self.payload_file, tip(job, bytes)) {
                 (None, "") => unquoted(&why, bytes),
                 (_, tip) => Fault::usage(format!("{why}{tip}")),
             })
         };
-        let payload = given.as_deref().map(check).transpose()?;
-        let payload = match (self.command.is_empty(), payload) {
+        let json = bytes.as_deref().map(check_json).transpose()?;
+        let payload = match (self.command.is_empty(), json) {
             (false, stdin_json) if JobKind::of(job) == Some(JobKind::Shell) => {
                 command_payload(&self.command, stdin_json)?
             }
@@ -247,7 +258,8 @@ impl Arguments {
             }
             (true, None) => "{}".to_owned(),
         };
-        check_job(job, &payload).map_err(|why| refuse(&why, payload.as_bytes()))?;
+        check_job(job, &payload)
+            .map_err(|why| Fault::usage(format!("{why}{}", tip(job, payload.as_bytes()))))?;
         Ok(payload)
     }
 }
@@ -255,23 +267,25 @@ impl Arguments {
 /// The attempt of a run that this process makes.
 struct OwnAttempt<'a> {
     tick: &'a tick::Arguments,
+    /// The run's id.
     id: i64,
     database: &'a DatabaseFlags,
     /// How long the database may be away.
-    outage: Duration,
+    outage_limit: Duration,
     interrupted: Arc<AtomicBool>,
-    /// The result of a tick without an error.
+    /// How many runs the tick has started, 0 or 1; `None`: no tick has ended without an error.
     runs_started: Option<usize>,
     /// The tick has waited for the database after the job, and could not record the result.
     has_waited: bool,
 }
 
 impl OwnAttempt<'_> {
-    /// Makes the attempt unless it was made before, and reads the state of the run.
+    /// Makes the attempt, unless an earlier call did, and reads the state of the run. `None`: the
+    /// run was deleted.
     fn make(&mut self) -> anyhow::Result<Option<RunState>> {
         if self.runs_started.is_none() {
             let TickEnd { runs_started, result, .. } =
-                self.tick.run_one(self.id, self.database, self.outage)?;
+                self.tick.run_one(self.id, self.database, self.outage_limit)?;
             self.has_waited = runs_started > 0 && result.is_err();
             result?;
             self.runs_started = Some(runs_started);
@@ -284,8 +298,8 @@ impl OwnAttempt<'_> {
         self.interrupted.load(Ordering::Relaxed)
     }
 
-    /// Says why the run has not ended. Returns an exit status if the command must not wait for it,
-    /// because a signal came.
+    /// Prints why the run has not ended, if it has not. Returns an exit status if the command must
+    /// not wait for the run, because a signal came.
     fn complain(&self, state: &RunState) -> Option<Exit> {
         let (id, status) = (self.id, state.status);
         if self.is_interrupted() && !status.is_final() {
@@ -303,8 +317,8 @@ impl OwnAttempt<'_> {
 }
 
 /// Makes an attempt of a waiting run. While the database is away for a short time, tries again.
-/// Returns an exit status if a signal or the time of `--wait` ended that. `None`: the command waits
-/// for the run, also if another tick was faster.
+/// Returns an exit status if a signal or the time of `--wait` ended that. `None`: the command goes
+/// on with the wait for the run's end, even if another tick made the attempt.
 fn run_here(
     tick: &tick::Arguments,
     id: i64,
@@ -313,21 +327,23 @@ fn run_here(
 ) -> anyhow::Result<Option<Exit>> {
     let interrupted = Arc::default();
     super::catch_signals(&interrupted)?;
-    let outage = wait.map_or(OUTAGE_LIMIT, |wait| wait.min(OUTAGE_LIMIT));
+    let outage_limit = wait.map_or(OUTAGE_LIMIT, |wait| wait.min(OUTAGE_LIMIT));
     let (runs_started, has_waited) = (None, false);
     let mut attempt =
-        OwnAttempt { tick, id, database, outage, interrupted, runs_started, has_waited };
+        OwnAttempt { tick, id, database, outage_limit, interrupted, runs_started, has_waited };
     let mut away_since = None;
     loop {
         let error = match attempt.make() {
-            Err(error) if exit_of(&error) != Exit::Usage => error,
-            made => return Ok(made?.and_then(|state| attempt.complain(&state))),
+            Ok(state) => return Ok(state.and_then(|state| attempt.complain(&state))),
+            Err(error) if exit_of(&error) == Exit::Usage => return Err(error),
+            Err(error) => error,
         };
         if !attempt.is_interrupted() {
             let is_away = exit_of(&error) == Exit::Unavailable;
             let has_waited = attempt.has_waited;
             let since = *away_since.get_or_insert_with(|| {
                 let waits_for = if is_away { "the database" } else { "a tick" };
+                // If the tick has waited for the database already, this command does not.
                 if !(is_away && has_waited) {
                     print::complain(&format!(
                         "run {id} is enqueued; waiting for {waits_for}: {error:#}"
@@ -338,15 +354,15 @@ fn run_here(
             if !is_away {
                 return Ok(None);
             }
-            if has_waited || since.elapsed() > outage {
+            if has_waited || since.elapsed() > outage_limit {
                 return match wait {
-                    Some(wait) if wait == outage => Ok(Some(Exit::Passed(wait::TIMED_OUT))),
+                    Some(wait) if wait == outage_limit => Ok(Some(Exit::Passed(wait::TIMED_OUT))),
                     _ => Err(error.context(format!("run {id} is enqueued"))),
                 };
             }
-            thread::sleep(SECOND.min(outage));
+            thread::sleep(SECOND.min(outage_limit));
         }
-        // The next attempt would not notice a signal that has come before.
+        // End here after a signal: the next tick would not notice one that came before it.
         if attempt.is_interrupted() {
             print::complain(&format!("run {id} is enqueued; `jobctl wait {id}`"));
             return Ok(Some(tick::INTERRUPTED));
@@ -354,7 +370,8 @@ fn run_here(
     }
 }
 
-/// Complains of keys whose existing run will not run, or will run later than asked.
+/// Complains of keys that belong to a run which has ended without success, or is due later than
+/// asked.
 fn complain_of_existing(answers: &[Accepted]) {
     let has_ended =
         |answer: &&Accepted| matches!(answer.status, Some(Status::Cancelled | Status::Dead));
@@ -374,8 +391,8 @@ fn complain_of_existing(answers: &[Accepted]) {
     }
 }
 
-/// Returns the first of the existing runs that have the keys, its id, and the subject of a sentence
-/// about them all; `None` if there is none.
+/// Returns the first of these existing runs, its id, and the subject of a sentence about them all,
+/// which names them as the holders of keys; `None` if there is no run.
 fn holders<'a>(existing: &[&'a Accepted]) -> Option<(&'a Accepted, i64, String)> {
     let first = existing.first()?;
     let id = first.id?;
@@ -386,8 +403,8 @@ fn holders<'a>(existing: &[&'a Accepted]) -> Option<(&'a Accepted, i64, String)>
     Some((first, id, subject))
 }
 
-/// The payload of a shell job that runs these words. Its input is the value of `stdin_json`, a JSON
-/// text.
+/// Returns the payload of a shell job that runs these words. The command gets the JSON text
+/// `stdin_json` as its input.
 fn command_payload(words: &[String], stdin_json: Option<&str>) -> anyhow::Result<String> {
     let command = serde_json::to_string(words).context("cannot write JSON")?;
     let stdin = stdin_json.map(|json| format!(r#", "stdin": {json}"#)).unwrap_or_default();
@@ -434,14 +451,14 @@ fn open(file: &str) -> anyhow::Result<File> {
 ///
 /// - `dependencies`: what some of the runs wait for.
 /// - `queues` and `workers`: names in the runs, which may be misspelt.
-/// - `waits`: the command waits for the runs, and that wait complains of runs that can't start.
-///   Otherwise this function does.
+/// - `waits_for_end`: whether the command waits for the runs, and so complains of those that can't
+///   start. Otherwise this function does.
 fn enqueue(
     database: &DatabaseFlags,
     mut runs: Vec<Asked>,
     dependencies: Vec<Dependencies>,
     [queues, workers]: [BTreeSet<String>; 2],
-    waits: bool,
+    waits_for_end: bool,
 ) -> anyhow::Result<Vec<Accepted>> {
     if runs.is_empty() {
         return Ok(Vec::new());
@@ -451,8 +468,8 @@ fn enqueue(
     super::warn_of_names(&store, HoldScope::Queue, queues.iter().map(String::as_str));
     super::warn_of_names(&store, HoldScope::Worker, workers.iter().map(String::as_str));
     let progress = Progress::of(Some(runs.len()));
-    let (lines, runs): (Vec<_>, Vec<_>) = runs.into_iter().map(|one| (one.line, one.run)).unzip();
-    let followers: Vec<_> = dependencies.iter().map(|waiting| waiting.run).collect();
+    let (lines, runs): (Vec<_>, Vec<_>) =
+        runs.into_iter().map(|asked| (asked.line, asked.run)).unzip();
     let result = store.enqueue(&runs, &dependencies, |done| progress.show(done));
     progress.clear();
     let queued = result?;
@@ -464,8 +481,9 @@ fn enqueue(
             Queued::KeyTaken | Queued::KeyHasRun => {
                 // The other run is rolled back too, so the error names its line.
                 let mut others = queued.iter().zip(&runs).zip(&lines);
-                let other = others.find(|((it, its), _)| it.is_new() && its.key() == run.key());
-                let other_line = other.and_then(|(_, line)| *line);
+                let first =
+                    others.find(|((answer, other), _)| answer.is_new() && other.key() == run.key());
+                let other_line = first.and_then(|(_, line)| *line);
                 let is_taken = matches!(answer, Queued::KeyTaken);
                 key_conflict(&store, run.key(), *line, other_line, is_taken)
             }
@@ -474,38 +492,42 @@ fn enqueue(
     }
     let answers: Vec<_> = queued.into_iter().filter_map(Queued::accepted_run).collect();
     complain_of_replaced(&store, &answers, &runs);
-    let new: Vec<_> = followers
-        .iter()
-        .map(|index| &answers[*index])
-        .filter(|answer| !waits && answer.result == EnqueueResult::Enqueued)
-        .filter_map(|answer| answer.id)
-        .collect();
-    if !new.is_empty() {
-        // The runs are enqueued, so an error of this search is not one of the command.
-        let states = store.run_states(new).unwrap_or_default();
-        wait::stuck(&states).iter().for_each(|line| print::complain(line));
+    if !waits_for_end {
+        let new_followers: Vec<_> = dependencies
+            .iter()
+            .map(|follower| &answers[follower.run])
+            .filter(|answer| answer.result == EnqueueResult::Enqueued)
+            .filter_map(|answer| answer.id)
+            .collect();
+        if !new_followers.is_empty() {
+            // The runs are enqueued, so an error of this search is not one of the command.
+            let states = store.run_states(new_followers).unwrap_or_default();
+            wait::stuck(&states).iter().for_each(|line| print::complain(line));
+        }
     }
     Ok(answers)
 }
 
-/// Gives each run with --next the next time of its schedule.
+/// Sets the time of each run with `--next` to the next time of its schedule.
 fn resolve_next(store: &Store, runs: &mut [Asked]) -> anyhow::Result<()> {
     if runs.iter().all(|asked| asked.next.is_none()) {
         return Ok(());
     }
     let now = store.now()?;
-    for one in runs {
-        let Some(schedule) = &one.next else { continue };
-        let next = schedule.first(now).map_err(|why| at_line(one.line, Fault::usage(why)))?;
-        let mut run = one.run.decode();
+    for asked in runs {
+        let Some(schedule) = &asked.next else { continue };
+        let next = schedule.first(now).map_err(|why| at_line(asked.line, Fault::usage(why)))?;
+        let mut run = asked.run.decode();
         run.run_at = Some(next);
-        *one = Asked::new(one.line, &run, None)?;
+        *asked = Asked::new(asked.line, &run, None)?;
     }
     Ok(())
 }
 
-/// The error about a key that already belongs to another run, perhaps to that of another line of
-/// the batch. `is_taken`: that run has another job or payload.
+/// The error about a key that already belongs to another run.
+///
+/// - `other_line`: the line of the batch with this other run, if it is in the batch.
+/// - `is_taken`: whether the other run has another job or payload.
 fn key_conflict(
     store: &Store,
     key: Option<&(Box<str>, KeyScope)>,
@@ -517,29 +539,33 @@ fn key_conflict(
         Some(other) => (format!("is also in line {other}"), ",", ""),
         None => (format!("belongs to {}", holder(store, key)), "", "; use another key"),
     };
-    let why = match is_taken {
-        true => format!("{separator} with another job or payload{remedy}"),
-        false => format!(", and {} is error", called(line, "on_conflict")),
+    let why = if is_taken {
+        format!("{separator} with another job or payload{remedy}")
+    } else {
+        format!(", and {} is error", called(line, "on_conflict"))
     };
     let key = key.map_or("", |(key, _)| key);
     Fault::new(Exit::Conflict, format!("key `{key}` {place}{why}"))
 }
 
-/// Names the run that has a key. A role that may not read runs learns no id.
+/// Names the run that has a key, without its id if this role may not read runs.
 fn holder(store: &Store, key: Option<&(Box<str>, KeyScope)>) -> String {
     let id = key.and_then(|(key, scope)| store.key_holder(key, *scope).ok().flatten());
     id.map_or_else(|| "a run".to_owned(), |id| format!("run {id}"))
 }
 
-/// Complains of replaced runs that keep other values than asked, if this role may read runs.
+/// Complains of replaced runs that keep other values than asked. Prints nothing if this role may
+/// not read runs.
 fn complain_of_replaced(store: &Store, answers: &[Accepted], runs: &[EncodedRun]) {
-    let replaced = answers.iter().zip(runs).filter(|(it, _)| it.result == EnqueueResult::Replaced);
+    let replaced =
+        answers.iter().zip(runs).filter(|(answer, _)| answer.result == EnqueueResult::Replaced);
     let asked: HashMap<_, _> =
         replaced.filter_map(|(answer, run)| Some((answer.id?, run.decode()))).collect();
     if asked.is_empty() {
         return;
     }
     let runs = store.runs(asked.keys().copied().collect()).unwrap_or_default();
+    // Returns the run's id, and the names of the values that it keeps.
     let differing = |run: &Run| {
         let NewRun { queue, priority, max_attempts, timeout, backoff, .. } = asked.get(&run.id)?;
         let differs = [
@@ -549,8 +575,9 @@ fn complain_of_replaced(store: &Store, answers: &[Accepted], runs: &[EncodedRun]
             ("timeout", timeout.is_some() && *timeout != run.timeout),
             ("backoff", backoff.as_ref().is_some_and(|backoff| *backoff != run.backoff)),
         ];
-        let words: Vec<_> = differs.iter().filter(|(_, it)| *it).map(|(word, _)| *word).collect();
-        (!words.is_empty()).then(|| (run.id, words.join(" and ")))
+        let words: Vec<_> =
+            differs.iter().filter(|(_, differs)| *differs).map(|(word, _)| *word).collect();
+        if words.is_empty() { None } else { Some((run.id, words.join(" and "))) }
     };
     let mut differing = runs.iter().filter_map(differing);
     if let Some((id, words)) = differing.next() {

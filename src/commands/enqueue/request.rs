@@ -24,7 +24,8 @@ use crate::text::duration::YEAR;
 use crate::text::timestamp;
 
 /// A run as the flags or a line of a batch describe it. The flags are also the defaults of the
-/// lines. A line has the names of the flags; those of the columns are accepted, too.
+/// lines. The fields of a line have the names of the flags, or those of the columns in the
+/// database.
 #[derive(Args, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RunRequest {
@@ -175,7 +176,8 @@ mod read {
         Box::deserialize(deserializer).map(Some)
     }
 
-    /// Null is the default, as for the other fields.
+    /// Reads a field without a parser of its own. `null` stands for a missing field, as in all
+    /// fields except the payload.
     pub(super) fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
     where
         D: Deserializer<'de>,
@@ -204,16 +206,17 @@ mod read {
 
 /// A run to enqueue.
 pub(super) struct Asked {
-    /// The line of a batch.
+    /// The number of its line in the batch; `None`: the flags describe the run.
     pub(super) line: Option<usize>,
     pub(super) run: EncodedRun,
-    /// The run's time is the next time of this schedule.
+    /// The run starts at the next time of this schedule.
     pub(super) next: Option<Box<Schedule>>,
-    pub(super) waits: Option<Box<Waits>>,
+    /// `None`: the run has no name and waits for no run.
+    pub(super) links: Option<Box<Links>>,
 }
 
 impl Asked {
-    /// Fails if the run would expire too late.
+    /// Encodes the run. Fails if its expiry is a time that can't be stored.
     pub(super) fn new(
         line: Option<usize>,
         run: &NewRun,
@@ -227,13 +230,13 @@ impl Asked {
             );
             return Err(at_line(line, Fault::usage(why)).into());
         }
-        Ok(Self { line, run: run.encode(), next: next.map(Box::new), waits: None })
+        Ok(Self { line, run: run.encode(), next: next.map(Box::new), links: None })
     }
 }
 
-/// What a run of a batch is called, and what it waits for.
+/// The name of a run, by which later lines can wait for it, and the runs that it waits for.
 #[derive(Debug)]
-pub(super) struct Waits {
+pub(super) struct Links {
     pub(super) name: Option<String>,
     pub(super) after: Vec<After>,
     pub(super) rule: AfterRule,
@@ -242,7 +245,8 @@ pub(super) struct Waits {
 impl RunRequest {
     /// Reads a line of a batch.
     pub(super) fn from_line(text: &[u8]) -> Result<Self, String> {
-        // The parser counts lines from 1 in each part.
+        // The parser's errors end with ` at line 1 column N`. That is not the line of the batch:
+        // the parser sees only this line, or only its payload.
         let place = |why: String, column| why.replace(" at line 1 column ", column);
         let line: Self = payload::read(text).map_err(|why| place(why, " at column "))?;
         let payload = line.payload.as_ref().map_or("{}", |payload| payload.get());
@@ -258,9 +262,9 @@ impl RunRequest {
         Ok(Self { job, payload: Some(payload), ..self })
     }
 
-    /// Fills in what a line of a batch omits. Names each field, so that the compiler asks whether a
-    /// new flag is a default of the lines.
-    pub(super) fn over(self, flags: &Self) -> Self {
+    /// Takes the values that a line of a batch omits from the flags. Names each field, so that the
+    /// compiler asks whether a new flag is a default of the lines.
+    pub(super) fn with_defaults(self, flags: &Self) -> Self {
         Self {
             queue: self.queue.or_else(|| flags.queue.clone()),
             backoff: self.backoff.or_else(|| flags.backoff.clone()),
@@ -275,7 +279,7 @@ impl RunRequest {
             after_any_end: self.after_any_end || flags.after_any_end && !self.or_cancel,
             or_cancel: self.or_cancel || flags.or_cancel && !self.after_any_end,
             after: if self.after.is_empty() { flags.after.clone() } else { self.after },
-            // `--batch` excludes the flags with these names.
+            // These have no default: `--batch` excludes their flags.
             job: self.job,
             payload: self.payload,
             run_at: self.run_at,
@@ -302,7 +306,7 @@ impl RunRequest {
 
     /// Converts a checked request into the run that the database enqueues. `line` is its line in
     /// the input.
-    pub(super) fn asked(mut self, line: Option<usize>) -> anyhow::Result<Asked> {
+    pub(super) fn into_asked(mut self, line: Option<usize>) -> anyhow::Result<Asked> {
         let (name, after, rule) = (self.r#as.take(), take(&mut self.after), self.rule());
         let replaces = self.debounce.is_some() || self.on_conflict == Some(OnConflict::Replace);
         if !after.is_empty() && replaces {
@@ -313,14 +317,14 @@ impl RunRequest {
             let why = "`after_any_end` and `or_cancel` exclude each other";
             return Err(at_line(line, Fault::usage(why)).into());
         }
-        let is_used = name.is_some() || !after.is_empty();
-        let waits = is_used.then(|| Box::new(Waits { name, after, rule }));
+        let has_links = name.is_some() || !after.is_empty();
+        let links = has_links.then(|| Box::new(Links { name, after, rule }));
         let (run, next) = self.new_run(line).map_err(|why| at_line(line, Fault::usage(why)))?;
-        Ok(Asked { waits, ..Asked::new(line, &run, next)? })
+        Ok(Asked { links, ..Asked::new(line, &run, next)? })
     }
 
-    /// Checks what a parser of one value can't see. The run starts at the next time of the
-    /// schedule, if there is one.
+    /// Checks the values together, which the parser of one value can't do. Returns the run and,
+    /// with `--next`, the schedule at whose next time it starts.
     fn new_run(self, line: Option<usize>) -> Result<(NewRun, Option<Schedule>), String> {
         let has_time = [self.run_at.is_some(), self.r#in.is_some(), self.next.is_some()];
         let times = has_time.into_iter().chain([self.debounce.is_some()]);
@@ -371,7 +375,7 @@ pub(in crate::commands) fn timeout() -> impl ReadFlag<f64> {
     seconds(least, most)
 }
 
-/// Reads a wait; `--run-at` can reach farther.
+/// Reads a wait of at most ten years; `--run-at` has no such limit.
 pub(in crate::commands) fn wait() -> impl ReadFlag<f64> {
     seconds(Duration::ZERO, 10 * YEAR)
 }
@@ -381,7 +385,8 @@ fn expires_in() -> impl ReadFlag<f64> {
     seconds(least, most)
 }
 
-/// Checks what a run does if its key has a run. A debounced run replaces it.
+/// Checks the values that say what happens if the key has a run already. A debounced run replaces
+/// the waiting one.
 fn check_conflict(line: Option<usize>, run: &mut NewRun) -> Result<(), String> {
     let replaces = run.replaces() || run.debounce.is_some();
     let [key, scope] = ["key", "key_scope"].map(|field| called(line, field));
@@ -407,7 +412,7 @@ fn check_conflict(line: Option<usize>, run: &mut NewRun) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns what an error calls a value: a flag of the command line, a field in a line of a batch.
+/// Returns the name of a value in an error: a flag of the command line, or a field of a line.
 pub(super) fn called(line: Option<usize>, field: &str) -> String {
     match line {
         Some(_) => format!("`{field}`"),
@@ -415,7 +420,7 @@ pub(super) fn called(line: Option<usize>, field: &str) -> String {
     }
 }
 
-/// Returns what an error calls the value that makes a run replace the waiting one.
+/// Returns the name, in an error, of the value that makes a run replace the waiting one.
 fn replacing(line: Option<usize>, debounce: Option<f64>) -> String {
     match debounce {
         Some(_) => called(line, "debounce"),

@@ -68,13 +68,16 @@ pub(crate) struct Arguments {
     yes: bool,
 }
 
+const TICK_SERVICE: &str = "jobctl.service";
+const CHECK_SERVICE: &str = "jobctl-check.service";
+/// The units, and the templates of their texts.
 const UNITS: [(&str, &str); 4] = [
-    ("jobctl.service", include_str!("jobctl.service")),
+    (TICK_SERVICE, include_str!("jobctl.service")),
     ("jobctl.timer", include_str!("jobctl.timer")),
-    ("jobctl-check.service", include_str!("jobctl-check.service")),
+    (CHECK_SERVICE, include_str!("jobctl-check.service")),
     ("jobctl-check.timer", include_str!("jobctl-check.timer")),
 ];
-/// What stands before the values of --exec and --report in the installed lines.
+/// The words before the values of --exec and --report in the installed lines.
 const EXEC: &str = "check --exec ";
 const REPORT: &str = "report --output ";
 const TIMERS: [&str; 2] = ["jobctl.timer", "jobctl-check.timer"];
@@ -90,7 +93,7 @@ impl Arguments {
         if self.remove {
             return self.remove_all(&database.target()?);
         }
-        // Make all texts before anything changes: one that can't be written stops the command.
+        // Make all texts before anything changes, so that a wrong one changes nothing.
         let own_file =
             self.env_file.then(|| OwnFile::with_address(&database.variables(Readers::OnlyUser)?));
         let own_file = own_file.transpose()?;
@@ -98,14 +101,16 @@ impl Arguments {
         if let Some(command) = &self.exec {
             quote::argument("--exec", command)?;
         }
-        // A host without cron can print the lines.
+        // An error counts as an empty crontab: on a host without cron, the lines can be printed.
         let old = read_crontab();
         let text = old.as_deref().unwrap_or_default();
-        let installed = match self.systemd {
-            true => read_unit(&unit_folder()?.join(UNITS[2].0))?,
-            false => crontab_block::in_block(text).collect::<Vec<_>>().join("\n"),
+        let (installed, lines) = if self.systemd {
+            (read_unit(&unit_folder()?.join(CHECK_SERVICE))?, None)
+        } else {
+            let installed = crontab_block::in_block(text).collect::<Vec<_>>().join("\n");
+            let lines = self.lines(&environment, &installed)?;
+            (installed, Some(lines))
         };
-        let lines = (!self.systemd).then(|| self.lines(&environment, &installed)).transpose()?;
         let target = database.target()?;
         migrate(&target)?;
         match own_file {
@@ -149,7 +154,7 @@ impl Arguments {
             .context("cannot delete what jobctl remembers about this database")
     }
 
-    /// Writes the units. `crontab` is the user's, which may start ticks, too.
+    /// Writes the units, and complains of ticks that the user's crontab starts, too.
     fn install_units(
         &self,
         crontab: &str,
@@ -186,7 +191,7 @@ impl Arguments {
         let is_unsent = variables_above(text).get("MAILTO").is_some_and(String::is_empty);
         match self.sender(installed) {
             Some(sender) => print::complain(&sends(sender)),
-            // `complain_of_variables` says that cron sends no mail.
+            // Print nothing: `complain_of_variables` says that cron sends no mail.
             None if is_unsent => {}
             None if Path::new(SENDMAIL).exists() => print::complain(
                 "cron mails problems to MAILTO, or else to this user; --exec sends them elsewhere",
@@ -211,22 +216,32 @@ impl Arguments {
         print::answer(&block)
     }
 
-    /// Returns the command line of the installed check: `check --exec COMMAND` if a command is
-    /// given or was installed, else `prints`.
-    fn check(&self, prints: &str, installed: &str, quote: impl Fn(&str) -> String) -> String {
+    /// Returns the command line of the check to install: `check --exec COMMAND` if a command is
+    /// given or was installed, or else `without_command`, a check that prints.
+    fn check(
+        &self,
+        without_command: &str,
+        installed: &str,
+        quote: impl Fn(&str) -> String,
+    ) -> String {
         let given = self.exec.as_ref().map(|command| quote(command));
-        let command = given.or_else(|| value(installed, EXEC).map(str::to_owned));
-        command.map_or_else(|| prints.to_owned(), |command| format!("{EXEC}{command}"))
+        match given.as_deref().or_else(|| value(installed, EXEC)) {
+            Some(command) => format!("{EXEC}{command}"),
+            None => without_command.to_owned(),
+        }
     }
 
-    /// Returns what sends the problems that the installed check finds, if anything does.
+    /// Returns the flag or the variable by which the installed check sends problems; `None`: it
+    /// only prints them.
     fn sender(&self, installed: &str) -> Option<&'static str> {
-        let is_set = |name: &&str| env_file::has_set(name);
-        let has_command = self.exec.is_some() || value(installed, EXEC).is_some();
-        has_command.then_some("--exec").or_else(|| SENDERS.into_iter().find(is_set))
+        if self.exec.is_some() || value(installed, EXEC).is_some() {
+            return Some("--exec");
+        }
+        SENDERS.into_iter().find(|name| env_file::has_set(name))
     }
 
-    /// The crontab's lines for this host. A flag that is not given keeps its installed value.
+    /// Returns the crontab's lines for this host. A flag that is not given keeps its installed
+    /// value.
     fn lines(&self, environment: &[(String, String)], installed: &str) -> anyhow::Result<String> {
         let program = quote::cron_word(&quote::program()?);
         let variables = environment.iter().map(|(name, value)| quote::cron_variable(name, value));
@@ -254,12 +269,12 @@ impl Arguments {
             let why = "cannot change the crontab: the line `# END jobctl` is missing; add it";
             Fault::new(Exit::CouldNot, why)
         })?;
-        let (done, nothing) = match block {
+        let (done, unchanged) = match block {
             "" => ("the lines are removed from", "the crontab has no lines of `jobctl init`"),
             _ => ("the lines are installed in", "the crontab is up to date"),
         };
         if new == old {
-            print::complain(nothing);
+            print::complain(unchanged);
             return Ok(());
         }
         self.confirm("the crontab", &old, &new)?;
@@ -268,7 +283,9 @@ impl Arguments {
         Ok(())
     }
 
-    /// Writes the units, or removes them without an environment.
+    /// Writes the units with this environment, or removes them if there is none.
+    ///
+    /// - `installed`: the text of the installed check, whose command stays if none is given.
     fn change_units(
         &self,
         environment: Option<&[(String, String)]>,
@@ -280,9 +297,12 @@ impl Arguments {
             let path = folder.join(name);
             let old = read_unit(&path)?;
             let check = self.check("check", installed, quote::unit_word);
-            let new = environment.map(|environment| unit(template, environment, &check));
-            let new = new.transpose()?;
-            changes.push((path, old, new.unwrap_or_default()));
+            // An empty text removes the unit.
+            let new = match environment {
+                Some(environment) => unit(template, environment, &check)?,
+                None => String::new(),
+            };
+            changes.push((path, old, new));
         }
         changes.retain(|(_, old, new)| old != new);
         if changes.is_empty() {
@@ -301,13 +321,14 @@ impl Arguments {
             written.with_context(|| format!("cannot change {}", path.display()))?;
         }
         let (done, commands): (_, &[&str]) = match environment {
-            // The service may run for a day with the old text; the timer starts it again.
+            // Stop a service of the old text, which may run for a day. The timer starts the new
+            // one.
             Some(_) if changes.iter().any(|(_, old, _)| !old.is_empty()) => {
                 ("written to", &["stop jobctl.service", ENABLE])
             }
             Some(_) => ("written to", &[ENABLE]),
             None => {
-                // `systemctl disable` reports an error after the unit's file is removed.
+                // Remove the links here: `systemctl disable` fails without the unit's file.
                 for timer in TIMERS {
                     let _ = fs::remove_file(folder.join("timers.target.wants").join(timer));
                 }
@@ -319,7 +340,7 @@ impl Arguments {
         let mut commands: Vec<_> =
             commands.map(|words| format!("systemctl {user}{words}")).collect();
         if environment.is_some() && !geteuid().is_root() {
-            // Otherwise, the user's timers stop when the user logs out.
+            // Without this, the user's timers stop when the user logs out.
             commands.push("loginctl enable-linger".to_owned());
         }
         print::complain(&format!(
@@ -330,7 +351,7 @@ impl Arguments {
         Ok(())
     }
 
-    /// Writes the user's own file.
+    /// Writes the user's own file, after a confirmation.
     fn write(&self, file: OwnFile, target: &Target) -> anyhow::Result<()> {
         let path = file.path.display();
         let Some(text) = file.new_text else {
@@ -368,10 +389,10 @@ const ACCOUNT: &str = "User=root\nWorkingDirectory=-~\n";
 /// The shell that cron names in each command's environment.
 const SHELL: &str = "Environment=SHELL=/bin/sh";
 
-/// Brings the schema of the database up to date, and says what it did.
+/// Brings the schema of the database up to date, and prints the applied migrations.
 fn migrate(target: &Target) -> anyhow::Result<()> {
     let store = Store::connect(target)?;
-    // A worker's login may not migrate, and need not if nothing is missing.
+    // Migrate only if something is missing: a worker's login may not migrate.
     let missing = store.missing_migrations(Mode::Inspect)?;
     let applied = if missing.is_empty() { Vec::new() } else { store.migrate()? };
     let names: Vec<_> = applied.iter().map(|migration| migration.name).collect();
@@ -383,7 +404,8 @@ fn migrate(target: &Target) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Tells a person that a new shell may not find the database.
+/// Suggests the user's own file to a person at a terminal, if it is missing and variables name the
+/// database now: a new shell may lack these.
 fn suggest_own_file(database: &DatabaseFlags) -> anyhow::Result<()> {
     let Some(path) = env_file::own_path().filter(|path| !path.exists()) else { return Ok(()) };
     if io::stderr().is_terminal() && !database.variables(Readers::OnlyUser)?.is_empty() {
@@ -396,12 +418,12 @@ fn suggest_own_file(database: &DatabaseFlags) -> anyhow::Result<()> {
 }
 
 /// Returns the variables that a tick needs: PATH for the jobs, and the address or the file with it.
-/// Shells that start shells add folders to PATH again, and cron limits the length of a line.
 fn environment(
     database: &DatabaseFlags,
     own_file: Option<&OwnFile>,
 ) -> anyhow::Result<Vec<(String, String)>> {
     let path = env::var("PATH").unwrap_or_else(|_| "/usr/local/bin:/usr/bin:/bin".to_owned());
+    // Name each folder once: cron limits the length of a line, and nested shells repeat folders.
     let mut seen = HashSet::new();
     let folders: Vec<_> = path.split(':').filter(|folder| seen.insert(*folder)).collect();
     let mut environment = vec![("PATH".to_owned(), folders.join(":"))];
@@ -411,13 +433,14 @@ fn environment(
         let file = quote::path(env_file::VARIABLE, file)?;
         environment.push((env_file::VARIABLE.to_owned(), file));
     }
+    // The own file gets the whole address; another file may lack it.
     if file.is_none() || file != own_file {
         environment.extend(database.variables(Readers::Others)?);
     }
     Ok(environment)
 }
 
-/// Returns what follows the words of a flag in the installed lines: its quoted value.
+/// Returns the quoted value that follows the words of a flag in the installed lines.
 fn value<'t>(installed: &'t str, words: &str) -> Option<&'t str> {
     installed.lines().find_map(|line| Some(line.split_once(&format!(" {words}"))?.1))
 }
@@ -442,21 +465,23 @@ fn unit_folder() -> anyhow::Result<PathBuf> {
 
 /// Whether `init` has written its units into this folder.
 fn has_units(folder: &Path) -> bool {
-    folder.join(UNITS[0].0).exists()
+    folder.join(TICK_SERVICE).exists()
 }
 
-/// Says by what a check sends problems, and when.
+/// Returns a sentence about what sends problems, and when.
 fn sends(sender: &str) -> String {
-    format!("{sender} sends problems when they are new, and again if that failed")
+    format!(
+        "{sender} sends problems when they are new; if that fails, the next check sends them again"
+    )
 }
 
-/// Fills in a unit.
+/// Fills in the template of a unit.
 fn unit(template: &str, environment: &[(String, String)], check: &str) -> anyhow::Result<String> {
     let lines = environment.iter().map(|(name, value)| quote::unit_variable(name, value));
     let lines = lines.collect::<anyhow::Result<Vec<_>>>()?.join("\n");
     let program = quote::unit_quoted(&quote::program()?);
     let account = format!("{}{SHELL}", if geteuid().is_root() { ACCOUNT } else { "" });
-    // In one pass, because the user's texts may contain the name of a place.
+    // Replace all placeholders in one pass: a text of the user may look like a placeholder.
     let mut filled = String::new();
     for part in template.split_inclusive(['{', '}']) {
         filled += match part {
@@ -476,8 +501,10 @@ const LOST: &str = "cron can't mail the lines of `check` and `tick`, because the
 const UNSENT: &str = "cron mails no line of `check` and `tick`, because the crontab sets MAILTO \
                       to nothing";
 
-/// Returns why cron loses the lines of jobctl, if it does, and no check sends problems elsewhere.
+/// Returns why cron mails no lines of jobctl. `None`: it mails them, the crontab starts no jobctl,
+/// or a check sends problems in another way.
 pub(super) fn lost_mail() -> Option<&'static str> {
+    // `mails`: whether cron mails the output of the next lines, by MAILTO above them.
     let (mut has_line, mut is_unsent, mut mails) = (false, false, true);
     for line in read_crontab().ok()?.lines().map(str::trim_start) {
         if SENDERS.iter().any(|sender| line.contains(sender) && !line.starts_with('#')) {
@@ -489,7 +516,9 @@ pub(super) fn lost_mail() -> Option<&'static str> {
             {
                 return None;
             }
-            mails = if name == "MAILTO" { !value.is_empty() } else { mails };
+            if name == "MAILTO" {
+                mails = !value.is_empty();
+            }
         } else if let Some(subcommand) = subcommand_of_line(line) {
             if subcommand == "check"
                 && [" --exec", " --webhook"].iter().any(|flag| line.contains(flag))
@@ -500,16 +529,21 @@ pub(super) fn lost_mail() -> Option<&'static str> {
             is_unsent |= !mails;
         }
     }
-    let is_lost = has_line && !Path::new(SENDMAIL).exists();
-    is_unsent.then_some(UNSENT).or(is_lost.then_some(LOST))
+    if is_unsent {
+        Some(UNSENT)
+    } else if has_line && !Path::new(SENDMAIL).exists() {
+        Some(LOST)
+    } else {
+        None
+    }
 }
 
-/// Returns the `tick`, `check` or `doctor` that a line of the crontab starts; comments start none.
+/// Returns the subcommand of jobctl that a line of the crontab starts, such as `tick`.
 fn subcommand_of_line(line: &str) -> Option<&str> {
     own_subcommand(line).filter(|_| !line.trim_start().starts_with('#'))
 }
 
-/// Returns the variables that apply in the block of `init`.
+/// Returns the variables that cron gives to the lines in the block of `init`: those above it.
 fn variables_above(text: &str) -> BTreeMap<String, String> {
     let lines = crontab_block::before_block(text);
     lines.filter_map(|line| variable(line.trim_start())).collect()
@@ -517,9 +551,9 @@ fn variables_above(text: &str) -> BTreeMap<String, String> {
 
 /// Complains of ticks outside the block of `init`.
 fn complain_of_ticks(text: &str) {
-    let own = crontab_block::without_block(text).unwrap_or_default();
+    let outside = crontab_block::without_block(text).unwrap_or_default();
     let is_tick = |line: &str| subcommand_of_line(line) == Some("tick");
-    for (number, _) in (1..).zip(own.lines()).filter(|(_, line)| is_tick(line)) {
+    for (number, _) in (1..).zip(outside.lines()).filter(|(_, line)| is_tick(line)) {
         print::complain(&format!(
             "line {number} of the crontab ticks, too; remove it, because one tick a minute is \
              enough"
@@ -527,15 +561,15 @@ fn complain_of_ticks(text: &str) {
     }
 }
 
-/// Complains of variables that apply in the block, unless it sets them: cron gives them to its
-/// lines.
+/// Complains of variables above the block of `init` that change what its lines do. The block itself
+/// sets the variables `block`, which override those above it.
 fn complain_of_variables(text: &str, block: &[(String, String)]) {
     let above = variables_above(text);
-    let is_set = |name: &str| {
-        let wins = |set: &str| set == name || set == super::VARIABLE && name == "DATABASE_URL";
-        block.iter().any(|(set, _)| wins(set))
+    let is_overridden = |name: &str| {
+        let overrides = |set: &str| set == name || set == super::VARIABLE && name == "DATABASE_URL";
+        block.iter().any(|(set, _)| overrides(set))
     };
-    for (name, value) in above.into_iter().filter(|(name, _)| !is_set(name)) {
+    for (name, value) in above.into_iter().filter(|(name, _)| !is_overridden(name)) {
         let is_address = connect::is_of_address(&name);
         let warning = match name.as_str() {
             "MAILTO" if value.is_empty() => UNSENT.to_owned(),
@@ -546,7 +580,7 @@ fn complain_of_variables(text: &str, block: &[(String, String)]) {
                 format!("the crontab sets SHELL={value}, also for ticks and jobs")
             }
             "TZ" => format!("the crontab sets TZ={value}, also for ticks and jobs"),
-            // The value may contain a password.
+            // Do not print the value, which may contain a password.
             _ if is_address || name.starts_with("JOBCTL_") => {
                 format!(
                     "the crontab sets {name}, also for ticks; if it is not meant for them, move \

@@ -104,12 +104,13 @@ const RESULTS_HEADING: &str =
     "Results (SUCCEEDED: last 24 hours; MEDIAN to LONGEST: the newest 200 successes)";
 const DROPPED_HEADING: &str = "Dropped runs (the definition was full; days in UTC)";
 
-/// The most findings of a section.
+/// The most findings that a section lists.
 const LISTED: usize = 8;
 
 const FINDINGS: Table<'_> = Table::new("severity, found, remedy", "");
 
-/// With more findings than this, `status` leaves the remedies to `check` and `doctor`.
+/// The most findings with which `status` also prints remedies. With more, it names the command that
+/// prints them.
 const WITH_REMEDIES: usize = 5;
 
 /// Findings without remedies.
@@ -122,7 +123,7 @@ impl Arguments {
         }
         let store = database.open()?;
         if self.watch {
-            // --watch goes on during an outage, because an operator watches it, too.
+            // An operator also wants to watch the end of an outage, so --watch outlasts any outage.
             let mut session = LastingSession::new(database, Duration::MAX, store);
             loop {
                 let (overview, findings) =
@@ -171,13 +172,13 @@ impl Arguments {
 /// What the sections of the status are for.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Purpose {
-    /// Prints them once, with remedies.
+    /// They are printed once, with remedies.
     Print,
-    /// Redraws them. The most important ones come first, because it shows only what fits.
+    /// They are redrawn, as far as they fit, so the most important sections come first.
     Watch,
 }
 
-/// Returns the sections of the status, as people see them.
+/// Returns the sections of the status for people, in the order for the purpose.
 fn sections(
     overview: Overview,
     mut findings: Vec<Finding>,
@@ -195,35 +196,35 @@ fn sections(
         let finding = bad.iter().position(|finding| finding.job_type.as_ref() == name);
         (finding.unwrap_or(usize::MAX), job.dead_runs == 0, job.failed_runs == 0)
     });
-    let (safe_to_stop, is_due) =
-        (safe_to_stop(&jobs, now), jobs.iter().any(|job| job.due_runs > 0));
+    let safe_to_stop = safe_to_stop(&jobs, now);
+    let has_due_runs = jobs.iter().any(|job| job.due_runs > 0);
     let now = Some(now);
     let with_results: Vec<_> = jobs
         .iter()
         .filter(|job| job.last_status.is_some() || job.succeeded_runs_last_24h > 0)
         .collect();
-    for all in flow.iter_mut().filter(|flow| flow.job_type.is_none()) {
-        all.job_type = Some("all jobs".to_owned());
+    for sum_of_jobs in flow.iter_mut().filter(|flow| flow.job_type.is_none()) {
+        sum_of_jobs.job_type = Some("all jobs".to_owned());
     }
     let with_drops: Vec<_> = figures.iter().filter(|job| job.dropped_last_7_days > 0).collect();
     let has_remedies = bad.len() + facts.len() + warnings.len() <= WITH_REMEDIES;
-    // Several tables, so that none is wider than a terminal.
-    let of_jobs = match jobs.is_empty() {
-        true => {
-            "\nNo definitions and no runs yet; see `jobctl apply` and `jobctl enqueue`.\n".into()
-        }
-        false => print::section("Jobs", &jobs, &JOBS.since(now))?,
+    // The facts of a job are in several tables, so that none is wider than a terminal.
+    let of_jobs = if jobs.is_empty() {
+        "\nNo definitions and no runs yet; see `jobctl apply` and `jobctl enqueue`.\n".to_owned()
+    } else {
+        print::section("Jobs", &jobs, &JOBS.since(now))?
     };
     let of_results = print::section(RESULTS_HEADING, &with_results, &RESULTS.since(now))?;
     let of_drops = print::section(DROPPED_HEADING, &with_drops, &DROPPED)?;
     let of_workers = print::section("Workers", &workers, &WORKERS.since(now))?;
     let of_running = print::section("Running longest", &longest_running.rows, &RUNNING.since(now))?;
-    if purpose == Purpose::Watch {
-        flow.retain(|_| is_due);
+    if purpose == Purpose::Watch && !has_due_runs {
+        flow.clear();
     }
     let of_flow = print::section("Flow (last 10 minutes/last hour)", &flow, &FLOW)?;
     if purpose == Purpose::Watch {
-        // One line for each finding, so that a cut section counts findings.
+        // One line for each finding: if the section is cut, the number of left out lines is the
+        // number of findings.
         let all: Vec<_> = bad.into_iter().chain(warnings).chain(facts).collect();
         let of_findings = print::section("Findings", &all, &FOUND)?;
         return Ok(vec![
@@ -251,33 +252,38 @@ fn sections(
     ])
 }
 
-/// Returns the line that says whether a deploy would interrupt a run or delay one.
+/// Returns the line that says whether a deploy would interrupt or delay a run; empty without jobs.
 fn safe_to_stop(jobs: &[JobStatus], now: DateTime<Utc>) -> String {
     if jobs.is_empty() {
         return String::new();
     }
-    let count = |runs: fn(&JobStatus) -> i64| jobs.iter().map(runs).sum();
-    let (running, due) = (count(|job| job.running_runs), count(|job| job.due_runs));
+    let running: i64 = jobs.iter().map(|job| job.running_runs).sum();
+    let due: i64 = jobs.iter().map(|job| job.due_runs).sum();
     let distance = |at| Cell::Time(at, Some(now)).text(TimeForm::Short);
-    let mut facts = match running {
-        0 => vec!["yes, nothing runs".to_owned()],
-        runs => vec![format!("no, {runs} run")],
-    };
-    let is_unknown = |job: &JobStatus| job.running_runs > 0 && job.usual_end_at.is_none();
-    let usual_end = jobs.iter().filter_map(|job| job.usual_end_at).max();
-    facts.extend(match usual_end {
-        _ if running == 0 => (due > 0).then(|| format!("{due} due")),
-        _ if jobs.iter().any(is_unknown) => Some("usual end unknown".to_owned()),
-        Some(end) if end < now => Some(format!("the longest usually ended {}", distance(end))),
-        end => end.map(|end| format!("the longest usually ends {}", distance(end))),
-    });
+    let mut facts = Vec::new();
+    if running == 0 {
+        facts.push("yes, nothing runs".to_owned());
+        if due > 0 {
+            facts.push(format!("{due} due"));
+        }
+    } else {
+        facts.push(format!("no, {running} run"));
+        let lacks_end = |job: &JobStatus| job.running_runs > 0 && job.usual_end_at.is_none();
+        let last_end = jobs.iter().filter_map(|job| job.usual_end_at).max();
+        facts.extend(match last_end {
+            _ if jobs.iter().any(lacks_end) => Some("usual end unknown".to_owned()),
+            Some(end) if end < now => Some(format!("the longest usually ended {}", distance(end))),
+            Some(end) => Some(format!("the longest usually ends {}", distance(end))),
+            None => None,
+        });
+    }
     let next_fire = jobs.iter().filter_map(|job| job.next_run_at).min();
     facts.extend(next_fire.map(|fire| format!("next fire {}", distance(fire))));
     format!("\nSafe to stop now: {}\n", facts.join("; "))
 }
 
-/// Returns the first findings as a table, with or without remedies, and a line with the command
-/// that lists the other findings and the remedies.
+/// Returns the first findings as a table. If findings or remedies are left out, adds a line with
+/// the command that prints them.
 fn section(
     heading: &str,
     findings: &[&Finding],

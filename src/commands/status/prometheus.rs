@@ -11,10 +11,12 @@ use crate::job::status::HoldScope;
 use crate::store::{Figures, Flow, JobStatus, Overview, StoppedFacts, WAITS};
 use crate::text::plain::plain;
 
-/// The suffix of a metric's name, which only histograms have, the labels, and the value.
+/// A value: the suffix of its metric's name, which is empty except in histograms, its labels, and
+/// itself.
 type Sample = (&'static str, String, f64);
 
-/// A metric with at most one sample for each `T`: its name, its help, and its value.
+/// A metric with at most one sample for each `T`: its name, its help, and the function that returns
+/// the value of a `T`.
 type Metric<T> = (&'static str, &'static str, fn(&T) -> Option<f64>);
 
 const OF_FLOW: [Metric<Flow>; 3] = [
@@ -88,13 +90,13 @@ const COUNTERS: [Metric<Figures>; 7] = [
     }),
 ];
 
-/// Writes a status as metrics. A run counts once in `jobctl_runs`, by its status. Due is not a
+/// Writes a status as metrics. Each run counts once in `jobctl_runs`, by its status; "due" is not a
 /// status, so due runs have their own metric.
 pub(super) fn exposition(overview: &Overview, findings: &[Finding]) -> String {
     let Overview { jobs, figures, workers, flow, .. } = overview;
-    let ticks = workers
+    let last_ticks = workers
         .iter()
-        .map(|tick| ("", label("worker", &tick.worker), timestamp(tick.last_tick_at)))
+        .map(|worker| ("", label("worker", &worker.worker), timestamp(worker.last_tick_at)))
         .collect();
     [
         of_findings(findings),
@@ -102,8 +104,9 @@ pub(super) fn exposition(overview: &Overview, findings: &[Finding]) -> String {
         metric(
             "gauge",
             "jobctl_flow_last_hour",
-            "Runs enqueued and succeeded, attempts started and failed in the last hour.",
-            flow.iter().filter_map(of_flow).flatten().collect(),
+            "Events in the last hour, by kind: runs enqueued, runs succeeded, attempts started, \
+             attempts failed.",
+            flow.iter().filter_map(events_of_job).flatten().collect(),
         ),
         metrics("gauge", &OF_FLOW, flow, |flow| flow.job_type.as_deref()),
         metric(
@@ -125,13 +128,13 @@ pub(super) fn exposition(overview: &Overview, findings: &[Finding]) -> String {
             "gauge",
             "jobctl_worker_last_tick_timestamp_seconds",
             "When the worker last ticked.",
-            ticks,
+            last_ticks,
         ),
     ]
     .concat()
 }
 
-/// Writes metrics with a sample for each row that has a value and a job, which `job` returns.
+/// Writes metrics with a sample for each row that has a value and a job. `job` returns the job.
 fn metrics<T>(
     kind: &str,
     metrics: &[Metric<T>],
@@ -176,7 +179,7 @@ fn of_holds(stopped: &[StoppedFacts]) -> String {
         ("", label("scope", scope.as_str()), count as f64)
     };
     let counts = HoldScope::ALL.into_iter().map(count).collect();
-    // Several holds of one target keep the same runs.
+    // Several holds of one target keep the same runs, so each target counts once.
     let runs: BTreeMap<_, _> = holds
         .iter()
         .map(|(scope, name, runs)| {
@@ -188,8 +191,8 @@ fn of_holds(stopped: &[StoppedFacts]) -> String {
         + &metric("gauge", "jobctl_held_runs", "Due runs that a hold keeps from starting.", held)
 }
 
-/// Returns what came and went of a job; nothing for the sum of all jobs.
-fn of_flow(flow: &Flow) -> Option<[Sample; 4]> {
+/// Returns the events of a job in the last hour, by kind; `None` for the sum of all jobs.
+fn events_of_job(flow: &Flow) -> Option<[Sample; 4]> {
     let job = flow.job_type.as_ref()?;
     let counts = [
         ("enqueued", flow.enqueued_1h),
@@ -197,12 +200,13 @@ fn of_flow(flow: &Flow) -> Option<[Sample; 4]> {
         ("succeeded", flow.succeeded_1h),
         ("failed", flow.failed_1h),
     ];
-    Some(counts.map(|(what, runs)| {
-        ("", [label("job_type", job), label("what", what)].join(","), runs as f64)
+    Some(counts.map(|(what, events)| {
+        ("", [label("job_type", job), label("what", what)].join(","), events as f64)
     }))
 }
 
-/// Returns the unfinished and the dead runs of a job by status. `failed` runs may be due or not.
+/// Counts the unfinished and the dead runs of a job by status. `failed` runs are due or not due, as
+/// queued ones.
 fn by_status(job: &JobStatus) -> [Sample; 5] {
     let counts = [
         ("blocked", job.blocked_runs),
@@ -217,7 +221,7 @@ fn by_status(job: &JobStatus) -> [Sample; 5] {
     })
 }
 
-/// Returns the scope, the name and the due runs of a hold.
+/// Returns the scope, the name and the due runs of a hold; `None`: the fact is not about a hold.
 fn hold(fact: &StoppedFacts) -> Option<(HoldScope, &str, i64)> {
     let (scope, name) = match (&fact.job_type, &fact.queue, &fact.worker) {
         _ if fact.code != Code::RunsHeld => return None,
@@ -235,6 +239,7 @@ fn waits(job: &Figures) -> Vec<Sample> {
     let buckets = WAITS.iter().zip(&job.waits).map(|(bound, count)| {
         ("_bucket", format!("{label_of_job},{}", label("le", bound)), *count as f64)
     });
+    // Each bucket also counts the shorter waits, so the last one counts all.
     let count = job.waits.last().copied().unwrap_or_default() as f64;
     let sums = [("_sum", job.wait_seconds), ("_count", count)];
     buckets.chain(sums.map(|(suffix, value)| (suffix, label_of_job.clone(), value))).collect()
