@@ -2,7 +2,7 @@
 
 use crate::support::{TestDb, temp_dir};
 
-const SENT: &str = "SELECT count(*) FROM jobctl.job_runs WHERE status = 'succeeded'";
+const SUCCEEDED: &str = "SELECT count(*) FROM jobctl.job_runs WHERE status = 'succeeded'";
 
 fn tick(db: &TestDb, worker: &str) {
     db.jobctl(["tick", "--worker", worker]).run().success();
@@ -10,6 +10,7 @@ fn tick(db: &TestDb, worker: &str) {
 
 /// Moves the times of the rates back, as if this time had passed.
 fn let_time_pass(db: &TestDb, time: &str) {
+    // `rate_next_at`: the end of the time that all starts so far use up.
     db.execute(&format!(
         "UPDATE jobctl.job_definitions SET rate_next_at = rate_next_at - interval '{time}'"
     ));
@@ -25,34 +26,41 @@ fn no_more_runs_start_than_the_rate_allows_over_all_workers() {
     let other = db.enqueue(["shell", "--", "true"]);
     tick(&db, "a");
     tick(&db, "b");
+    // Three runs of the job, and the run of another job.
     assert_eq!(db.status(other), "succeeded", "other jobs go on");
-    assert_eq!(db.query(SENT), "4");
+    assert_eq!(db.query(SUCCEEDED), "4");
+
     // A third of the day allows one more, and not a second.
     let_time_pass(&db, "8 hours");
     tick(&db, "b");
     tick(&db, "a");
-    assert_eq!(db.query(SENT), "5");
+    assert_eq!(db.query(SUCCEEDED), "5");
+
     let_time_pass(&db, "7 days");
     tick(&db, "a");
-    assert_eq!(db.query(SENT), "8", "a long pause allows one burst");
+    assert_eq!(db.query(SUCCEEDED), "8", "a long pause allows one burst of three");
 }
 
 #[test]
 fn a_burst_is_how_many_may_start_at_once() {
     let db = TestDb::new();
+    // One start an hour, but two at once.
     db.apply("[jobs.mail]\nshell = 'true'\nrate = '24/1d'\nburst = 2\n");
+    // Without a tick, `show` would say that no worker ticks.
     tick(&db, "a");
-    for _ in 0..3 {
-        db.enqueue(["mail"]);
-    }
+    let ids = [(); 3].map(|()| db.enqueue(["mail"]));
+
+    // The burst of two is used up for another hour.
     db.execute("UPDATE jobctl.job_definitions SET rate_next_at = now() + interval '2 hours'");
-    let waits = db.jobctl(["show", "1"]).run().success().stdout;
-    assert!(waits.contains("its rate of 24/1d is used up for another "), "{waits}");
+    let shown = db.jobctl(["show", &ids[0].to_string()]).run().success().stdout;
+    assert!(shown.contains("its rate of 24/1d is used up for another "), "{shown}");
     tick(&db, "a");
-    assert_eq!(db.query(SENT), "0");
+    assert_eq!(db.query(SUCCEEDED), "0");
+
+    // Nothing of the rate is used up.
     db.execute("UPDATE jobctl.job_definitions SET rate_next_at = NULL");
     db.jobctl(["tick", "--limit", "2"]).run().success();
-    assert_eq!(db.query(SENT), "2");
+    assert_eq!(db.query(SUCCEEDED), "2");
 }
 
 #[test]
@@ -64,11 +72,12 @@ fn a_rate_counts_every_attempt_and_max_running_holds_beside_it() {
     );
     let mail = db.enqueue(["mail"]);
     let both = db.enqueue(["both"]);
-    db.execute(&format!(
-        "WITH other AS (INSERT INTO jobctl.job_runs (job_type, status, attempts, locked_by, \
-         locked_until, started_at) VALUES ('both', 'running', 1, 'b', now() + interval '1 hour', \
-         now()) RETURNING id) SELECT {both}"
-    ));
+    // Another worker executes a run of `both`, so `max_running` is used up.
+    db.execute(
+        "INSERT INTO jobctl.job_runs
+             (job_type, status, attempts, locked_by, locked_until, started_at)
+         VALUES ('both', 'running', 1, 'b', now() + interval '1 hour', now())",
+    );
     db.allow_running_runs_at_end();
     tick(&db, "a");
     assert_eq!(db.of_run(mail, "status, attempts"), "failed|2");
@@ -83,12 +92,13 @@ fn a_changed_rate_begins_again_and_an_unchanged_one_goes_on_after_apply() {
     db.enqueue(["mail"]);
     db.enqueue(["mail"]);
     tick(&db, "a");
+    // With the same rate, the day's only start is still used up.
     db.apply(&format!("{slow}priority = 1\n"));
     tick(&db, "a");
-    assert_eq!(db.query(SENT), "1");
+    assert_eq!(db.query(SUCCEEDED), "1");
     db.apply("[jobs.mail]\nshell = 'true'\nrate = '60/1m'\n");
     tick(&db, "a");
-    assert_eq!(db.query(SENT), "2");
+    assert_eq!(db.query(SUCCEEDED), "2");
 }
 
 #[test]

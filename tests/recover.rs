@@ -19,6 +19,7 @@ fn a_run_whose_every_attempt_kills_its_worker_ends_dead() {
         &serde_json::json!({ "command": script }).to_string(),
     ]);
     for attempt in 1..=3 {
+        // The job kills this tick. The next tick recovers the run.
         let tick = db.jobctl(["tick"]).spawn();
         assert!(!tick.wait().status.success());
         assert_eq!(db.of_run(id, "status, attempts"), format!("running|{attempt}"));
@@ -30,12 +31,15 @@ fn a_run_whose_every_attempt_kills_its_worker_ends_dead() {
         db.of_run(id, "status, attempts, error_type, finished_at IS NOT NULL"),
         "dead|3|lease_expired|t"
     );
+
+    // No later tick starts the dead run.
     db.jobctl(["tick"]).run().success().stderr("");
     assert_eq!(gate.lines(), ["start 1", "start 2", "start 3"]);
-    let history =
-        "SELECT string_agg(attempt || outcome, ' ' ORDER BY attempt) FROM jobctl.job_attempts";
-    assert_eq!(db.query(history), "1lease_expired 2lease_expired 3lease_expired");
+    let history = "SELECT string_agg(attempt || ' ' || outcome, ', ' ORDER BY attempt)
+        FROM jobctl.job_attempts";
+    assert_eq!(db.query(history), "1 lease_expired, 2 lease_expired, 3 lease_expired");
     db.jobctl(["list-dead"]).run().success().stdout_has("lease expired");
+
     // A retry by an operator raises max_attempts and keeps the history.
     db.execute("UPDATE jobctl.job_runs SET payload = '{\"command\": \"true\"}'");
     db.jobctl(["retry", &id.to_string()]).run().success();
@@ -48,44 +52,50 @@ fn a_run_whose_every_attempt_kills_its_worker_ends_dead() {
 fn a_run_that_keeps_failing_starts_max_attempts_times_and_ends_dead() {
     let db = TestDb::new();
     let id = db.enqueue(["shell", "--max-attempts", "3", "--", "false"]);
+    // More ticks than attempts.
     for _ in 0..5 {
         db.jobctl(["tick"]).run().success();
         db.make_waiting_runs_due();
     }
     assert_eq!(db.of_run(id, "status, attempts, error_type"), "dead|3|exit_code");
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_attempts WHERE outcome = 'failed'"), "3");
+    // A retry grants as many attempts again.
     db.jobctl(["retry", &id.to_string()]).run().success();
     assert_eq!(db.of_run(id, "status, attempts, max_attempts"), "queued|3|6");
 }
 
-/// Inserts runs that a crashed worker has left: running, with an expired lease.
-fn insert_lost_runs(db: &TestDb, runs: u32, more: &str) {
-    db.execute(&format!(
+/// Inserts `N` runs that the crashed worker `gone` has left: running in their first attempt, with
+/// an expired lease. Returns their ids. After its recovery, a run with `max_attempts` 1 is dead,
+/// and a run with more attempts is failed.
+fn insert_lost_runs<const N: usize>(db: &TestDb, max_attempts: u32) -> [i64; N] {
+    let ids = db.query(&format!(
         "INSERT INTO jobctl.job_runs
-             (job_type, payload, status, attempts, max_attempts, locked_by, locked_until, \
+             (job_type, payload, status, attempts, max_attempts, locked_by, locked_until,
              started_at)
-         SELECT 'shell', '{{\"command\": \"true\"}}', 'running', 1, 1, 'gone', now() - interval \
-         '1 second',
-             now() - interval '1 hour'
-         FROM generate_series(1, {runs});
-         {more}"
+         SELECT 'shell', '{{\"command\": \"true\"}}', 'running', 1, {max_attempts}, 'gone',
+             now() - interval '1 second', now() - interval '1 hour'
+         FROM generate_series(1, {N})
+         RETURNING id"
     ));
+    let ids: Vec<i64> = ids.lines().map(|id| id.parse().unwrap()).collect();
+    ids.try_into().unwrap()
 }
 
 #[test]
 fn many_ticks_at_once_recover_each_run_once() {
     let db = TestDb::new();
-    insert_lost_runs(&db, 100, "");
+    insert_lost_runs::<100>(&db, 1);
     let ticks: Vec<_> = ["a", "b", "c", "d"]
         .map(|worker| db.jobctl(["tick"]).args(["--worker", worker]).spawn())
         .into();
+    // A tick prints a line for each run that it recovers.
     let lines: usize =
         ticks.into_iter().map(|tick| tick.wait().success().stderr.lines().count()).sum();
     assert_eq!(lines, 100);
     assert_eq!(db.query("SELECT status, count(*) FROM jobctl.job_runs GROUP BY 1"), "dead|100");
-    let history = "SELECT worker, outcome, count(*), bool_and(finished_at - started_at > interval \
-        '59 minutes')
-         FROM jobctl.job_attempts GROUP BY 1, 2";
+    let history = "SELECT worker, outcome, count(*),
+            bool_and(finished_at - started_at > interval '59 minutes')
+        FROM jobctl.job_attempts GROUP BY 1, 2";
     assert_eq!(db.query(history), "gone|lease_expired|100|t");
 }
 
@@ -93,17 +103,15 @@ fn many_ticks_at_once_recover_each_run_once() {
 fn runs_that_cannot_be_recovered_do_not_stop_the_others() {
     let db = TestDb::new();
     db.allow_running_runs_at_end();
-    // The rejected ones were lost first.
-    insert_lost_runs(
-        &db,
-        600,
-        "UPDATE jobctl.job_runs SET locked_until = now() - interval '1 hour'",
-    );
-    crate::bulk::reject_changes_of(&db, "OLD.id <= 600");
-    insert_lost_runs(&db, 300, "");
+    // The leases of the runs whose update is rejected expired first.
+    let rejected = insert_lost_runs::<600>(&db, 1);
+    db.execute("UPDATE jobctl.job_runs SET locked_until = now() - interval '1 hour'");
+    crate::bulk::reject_changes_of(&db, &format!("OLD.id <= {}", rejected[599]));
+    insert_lost_runs::<300>(&db, 1);
     let statuses = "SELECT status, count(*) FROM jobctl.job_runs GROUP BY 1 ORDER BY 1";
-    // A tick tries for a limited time, in random order.
+    // A tick tries for a limited time, in random order, so it may take several ticks.
     wait_until_within(Duration::from_secs(120), "all others to be recovered", || {
+        // The tick prints the error of the database for a rejected run: `run N is kept`.
         db.jobctl(["tick"]).run().success().stderr_has(" is kept");
         db.query(statuses) == "dead|300\nrunning|600"
     });
@@ -112,14 +120,16 @@ fn runs_that_cannot_be_recovered_do_not_stop_the_others() {
 #[test]
 fn a_lost_run_with_a_cancel_request_is_cancelled() {
     let db = TestDb::new();
-    insert_lost_runs(&db, 1, "UPDATE jobctl.job_runs SET max_attempts = 10");
-    db.jobctl(["cancel", "1"]).run().success();
+    let [id] = insert_lost_runs(&db, 10);
+    db.jobctl(["cancel", &id.to_string()]).run().success();
     db.jobctl(["tick"]).run().success();
-    assert_eq!(db.of_run(1, "status, attempts, finished_at IS NOT NULL"), "cancelled|1|t");
+    assert_eq!(db.of_run(id, "status, attempts, finished_at IS NOT NULL"), "cancelled|1|t");
 }
 
 #[test]
-fn a_run_that_changes_while_it_is_read_is_not_recovered() {
+fn a_lost_run_that_another_session_has_locked_is_not_recovered() {
+    // What the other session changes, and the run afterwards: it ends, its lease is renewed, or
+    // another worker claims it.
     let changes = [
         (
             "status = 'succeeded', locked_by = NULL, locked_until = NULL, finished_at = now()",
@@ -131,23 +141,25 @@ fn a_run_that_changes_while_it_is_read_is_not_recovered() {
     for (change, after) in changes {
         let db = TestDb::new();
         db.allow_running_runs_at_end();
-        insert_lost_runs(&db, 2, "UPDATE jobctl.job_runs SET max_attempts = 10");
+        let [changed, other] = insert_lost_runs(&db, 10);
         let mut client = db.client();
         let mut transaction = client.transaction().unwrap();
         transaction
-            .batch_execute(&format!("UPDATE jobctl.job_runs SET {change} WHERE id = 1"))
+            .batch_execute(&format!("UPDATE jobctl.job_runs SET {change} WHERE id = {changed}"))
             .unwrap();
-        // The tick reads the old row of run 1, finds it locked, and recovers only run 2.
-        db.jobctl(["tick"]).run().success().stderr_has("run 2 ").prints_nowhere("run 1 ");
+        // The tick reads the old version of the row, finds it locked, and recovers only the other.
+        let tick = db.jobctl(["tick"]).run().success();
+        tick.stderr_has(&format!("run {other} ")).prints_nowhere(&format!("run {changed} "));
         transaction.commit().unwrap();
         db.jobctl(["tick"]).run().success().stderr("");
-        assert_eq!(db.of_run(1, "status, attempts, error_type, last_error"), after);
-        assert_eq!(db.query("SELECT run_id FROM jobctl.job_attempts"), "2");
+        assert_eq!(db.of_run(changed, "status, attempts, error_type, last_error"), after);
+        assert_eq!(db.query("SELECT run_id FROM jobctl.job_attempts"), other.to_string());
     }
 }
 
 #[test]
-fn a_run_that_changes_after_it_was_read_is_not_recovered() {
+fn a_lost_run_that_changes_before_its_recovery_is_sent_is_not_recovered() {
+    // What another session changes, and the run afterwards, as in the test before.
     let changes = [
         (
             "status = 'succeeded', locked_by = NULL, locked_until = NULL, finished_at = now()",
@@ -160,15 +172,16 @@ fn a_run_that_changes_after_it_was_read_is_not_recovered() {
         let db = TestDb::new();
         db.allow_running_runs_at_end();
         let proxy = Proxy::to(&db);
-        insert_lost_runs(&db, 2, "UPDATE jobctl.job_runs SET max_attempts = 10");
+        let [changed, other] = insert_lost_runs(&db, 10);
         proxy.freeze_after("for recover.sql");
         let tick = db.jobctl(["tick"]).through(&proxy).spawn();
-        wait_until("the tick to claim", || proxy.is_frozen());
-        db.execute(&format!("UPDATE jobctl.job_runs SET {change} WHERE id = 1"));
+        wait_until("the tick to read the lost runs", || proxy.is_frozen());
+        db.execute(&format!("UPDATE jobctl.job_runs SET {change} WHERE id = {changed}"));
         proxy.restore();
-        tick.wait().success().stderr_has("run 2 ").prints_nowhere("run 1 ");
-        assert_eq!(db.of_run(1, "status, attempts, error_type, last_error"), after);
-        assert_eq!(db.query("SELECT run_id FROM jobctl.job_attempts"), "2");
+        let tick = tick.wait().success();
+        tick.stderr_has(&format!("run {other} ")).prints_nowhere(&format!("run {changed} "));
+        assert_eq!(db.of_run(changed, "status, attempts, error_type, last_error"), after);
+        assert_eq!(db.query("SELECT run_id FROM jobctl.job_attempts"), other.to_string());
     }
 }
 
@@ -179,25 +192,30 @@ fn a_heartbeat_and_a_recovery_never_both_win() {
     for _ in 0..4 {
         gate.enqueue(&db);
     }
+    // With this lease, the holder sends a heartbeat every third of a second.
     let holder = db.jobctl(["tick", "--lease", "1s", "--limit", "4", "--worker", "w"]).spawn();
     gate.wait_for_starts(4);
+    // Each round, either a heartbeat renews an expired lease or the other tick recovers its run.
+    // `--shell off`: that tick starts no run.
     for _ in 0..10 {
         db.expire_leases();
-        db.jobctl(["tick", "--worker", "thief", "--shell", "off", "--quiet"]).run().success();
+        db.jobctl(["tick", "--worker", "recoverer", "--shell", "off", "--quiet"]).run().success();
     }
-    // The thief takes only the lost runs. The others continue with their first attempts.
-    let kept = db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'running'");
-    wait_until("the lost job to be killed", || {
+    // The runs that are still running continue with their first attempts.
+    let running = db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'running'");
+    let recovered = (4 - running.parse::<i32>().unwrap()).to_string();
+    wait_until("the lost jobs to be killed", || {
         db.query("SELECT count(*) FROM jobctl.job_attempts WHERE outcome = 'lease_expired'")
-            == (4 - kept.parse::<i32>().unwrap()).to_string()
+            == recovered
     });
     gate.open();
     holder.wait().success();
+    // Each run has one end: its result, or its recovery.
     let ends = db.query(
         "SELECT count(*) FROM jobctl.job_runs AS run
          JOIN jobctl.job_attempts AS attempt ON attempt.run_id = run.id AND run.attempts = 1
-         WHERE (run.status, attempt.outcome) IN (('succeeded', 'succeeded'), ('failed', \
-         'lease_expired'))",
+         WHERE (run.status, attempt.outcome) IN
+             (('succeeded', 'succeeded'), ('failed', 'lease_expired'))",
     );
     assert_eq!(ends, "4", "{}", db.dump());
 }
@@ -205,11 +223,13 @@ fn a_heartbeat_and_a_recovery_never_both_win() {
 #[test]
 fn a_tick_recovers_runs_even_without_the_claim_right() {
     let db = TestDb::new();
+    // A lingering tick of the same worker keeps the claim right.
     let first = db.jobctl(["tick", "--worker", "w", "--linger", "--queue", "none"]).spawn();
     db.wait_until_a_tick_has_the_claim_right();
-    insert_lost_runs(&db, 1, "");
+    // The run is dead once it is recovered, since it has only one attempt.
+    let [lost] = insert_lost_runs(&db, 1);
     db.jobctl(["tick", "--worker", "w"]).run().success();
-    assert_eq!(db.status(1), "dead");
+    assert_eq!(db.status(lost), "dead");
     first.signal(Signal::TERM);
     first.wait().success();
 }
@@ -217,12 +237,8 @@ fn a_tick_recovers_runs_even_without_the_claim_right() {
 #[test]
 fn one_tick_recovers_all_lost_runs() {
     let db = TestDb::new();
-    db.execute(
-        "INSERT INTO jobctl.job_runs (job_type, status, attempts, locked_by, locked_until, \
-            started_at)
-         SELECT 'shell', 'running', 1, 'gone', now() - interval '1 minute', now() FROM \
-         generate_series(1, 1100)",
-    );
+    // A statement recovers 500 runs, so the tick sends three.
+    insert_lost_runs::<1100>(&db, 10);
     db.jobctl(["tick", "--quiet"]).run().success();
     assert_eq!(db.query("SELECT status, count(*) FROM jobctl.job_runs GROUP BY 1"), "failed|1100");
 }
@@ -230,35 +246,41 @@ fn one_tick_recovers_all_lost_runs() {
 #[test]
 fn a_lost_run_without_started_at_is_recovered_and_counts_as_failed() {
     let db = TestDb::new();
-    insert_lost_runs(&db, 1, "UPDATE jobctl.job_runs SET max_attempts = 10, started_at = NULL");
+    let [id] = insert_lost_runs(&db, 10);
+    db.execute("UPDATE jobctl.job_runs SET started_at = NULL");
     db.jobctl(["tick"]).run().success();
-    assert_eq!(db.of_run(1, "status, failed_at = updated_at"), "failed|t");
-    assert_eq!(db.of_attempt(1, 1, "outcome, started_at < finished_at"), "lease_expired|t");
+    assert_eq!(db.of_run(id, "status, failed_at = updated_at"), "failed|t");
+    assert_eq!(db.of_attempt(id, 1, "outcome, started_at < finished_at"), "lease_expired|t");
 }
 
 #[test]
-fn a_restarted_worker_does_not_wait_for_its_lost_runs() {
+fn the_lost_runs_of_a_restarted_worker_take_none_of_its_slots() {
     let db = TestDb::new();
-    insert_lost_runs(&db, 4, "");
+    insert_lost_runs::<4>(&db, 1);
     let id = db.enqueue(["shell", "--", "true"]);
+    // As many slots as lost runs of this worker.
     db.jobctl(["tick", "--worker", "gone", "--concurrency", "4"]).run().success();
     assert_eq!(db.status(id), "succeeded");
 }
 
 #[test]
-fn an_attempt_that_is_in_the_history_already_stays_and_blocks_no_recovery() {
+fn an_attempt_that_is_already_in_the_history_stays_and_stops_no_end_of_a_run() {
     let db = TestDb::new();
-    insert_lost_runs(&db, 2, "");
-    let ended = db.enqueue(["shell", "--", "true"]);
+    let [recorded, unrecorded] = insert_lost_runs(&db, 1);
+    let due = db.enqueue(["shell", "--", "true"]);
     let forced = crate::cancel::enqueue_in_status(&db, "running").to_string();
-    db.execute(
+    // The history has attempt 1 of all runs except one.
+    db.execute(&format!(
         "INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome)
-         SELECT id, 1, 'before', now(), now(), 'failed' FROM jobctl.job_runs WHERE id <> 2",
-    );
+         SELECT id, 1, 'before', now(), now(), 'failed' FROM jobctl.job_runs
+         WHERE id <> {unrecorded}"
+    ));
+    // A forced retry, two recoveries and a result end attempt 1 of the four runs.
     db.jobctl(["retry", "--force", &forced]).run().success();
     db.jobctl(["cancel", &forced]).run().success();
     db.jobctl(["tick"]).run().success();
-    assert_eq!([1, 2, ended].map(|id| db.status(id)), ["dead", "dead", "succeeded"]);
+    let statuses = [recorded, unrecorded, due].map(|id| db.status(id));
+    assert_eq!(statuses, ["dead", "dead", "succeeded"]);
     assert_eq!(
         db.query("SELECT worker, count(*) FROM jobctl.job_attempts GROUP BY 1 ORDER BY 1"),
         "before|3\ngone|1"

@@ -8,6 +8,7 @@ use crate::docs::root;
 use crate::drill::program;
 use crate::support::{TestDb, leave_out, server, wait_until};
 
+/// Runs a program that must succeed, and returns what it printed to stdout.
 pub(crate) fn run(command: &mut Command) -> String {
     let output = command.output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -56,7 +57,7 @@ fn schedules_and_runs_continue_after_a_restore() {
         return;
     }
     for format in ["plain", "custom"] {
-        continues_after_a_restore(format, &TestDb::empty());
+        assert_that_work_continues_after_a_restore(format, &TestDb::empty());
     }
 }
 
@@ -67,21 +68,26 @@ fn schedules_and_runs_continue_after_a_restore_into_a_newer_server() {
         return;
     }
     match server::start_newest() {
-        Ok(newest) => continues_after_a_restore("plain", &TestDb::empty_on(&newest)),
+        Ok(newest) => {
+            assert_that_work_continues_after_a_restore("plain", &TestDb::empty_on(&newest));
+        }
         Err(why) => leave_out("restore into PostgreSQL 18", &why),
     }
 }
 
+/// Dumps a database in this format, restores it as `restored`, and asserts that keys and effects
+/// are still taken, that new ids go on, and that the waiting run starts.
 #[track_caller]
-fn continues_after_a_restore(format: &str, restored: &TestDb) {
+fn assert_that_work_continues_after_a_restore(format: &str, restored: &TestDb) {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\nschedule = '0 2 * * *'\n");
-    let key = ["shell", "--key", "k", "--", "true"];
-    let [done, waiting] = [db.enqueue(key), db.enqueue(["a"])];
+    let with_key = ["shell", "--key", "k", "--", "true"];
+    let [done, waiting] = [db.enqueue(with_key), db.enqueue(["a"])];
     db.jobctl(["tick", "--limit", "1"]).run().success();
     db.jobctl(["pause", "a"]).run().success();
-    let once = ["once", "invoice:17", "--", "sh", "-c", "echo $$"];
-    let printed = db.jobctl(once).run().success().stdout;
+    // Each execution of this effect would print another process id.
+    let effect = ["once", "invoice:17", "--", "sh", "-c", "echo $$"];
+    let printed = db.jobctl(effect).run().success().stdout;
     let folder = crate::support::temp_dir();
     let file = folder.path().join("dump");
     let mut dump = Command::new(program("pg_dump"));
@@ -92,8 +98,8 @@ fn continues_after_a_restore(format: &str, restored: &TestDb) {
     for check in ["schema", "objects", "sequences", "indexes"] {
         assert!(doctor.contains(&format!("ok\t{check}\t")), "{doctor}");
     }
-    assert_eq!(restored.enqueue(key), done, "the key is still taken");
-    restored.jobctl(once).run().success().stdout(&printed);
+    assert_eq!(restored.enqueue(with_key), done, "the key is still taken");
+    restored.jobctl(effect).run().success().stdout(&printed);
     let new = restored.enqueue(["shell", "--", "true"]);
     assert!(new > waiting, "{new}");
     restored.jobctl(["resume", "a"]).run().success();
@@ -104,6 +110,7 @@ fn continues_after_a_restore(format: &str, restored: &TestDb) {
     assert_eq!(restored.of_attempt(done, 1, "outcome"), "succeeded");
 }
 
+/// Restores a dump of this format with psql or `pg_restore`.
 pub(crate) fn restore(format: &str, file: &Path, into: &TestDb) {
     let mut command = match format {
         "plain" => {
@@ -127,6 +134,7 @@ fn a_replica_takes_over_when_its_sequences_are_set() {
     let documented = include_str!("../docs/operations.md");
     let publication = &documented[documented.find("CREATE PUBLICATION").unwrap()..];
     old.execute(publication.split_once(';').unwrap().0);
+    // `migrate` fills these two tables in the new database.
     let unpublished =
         "SELECT string_agg(tablename, ', ') FROM pg_tables WHERE schemaname = 'jobctl'
         AND tablename NOT IN (SELECT tablename FROM pg_publication_tables)";
@@ -152,14 +160,16 @@ fn a_replica_takes_over_when_its_sequences_are_set() {
     wait_until("the replica to have all rows", || new.query(arrived) == "t");
     new.execute(&format!("DROP SUBSCRIPTION {slot}"));
 
-    // The newest id is in no table.
+    // The newest id is in no table any more, so only the sequence knows it.
     let gone = old.enqueue(["a"]).to_string();
     old.jobctl(["cancel", &gone]).run().success();
     old.jobctl(["prune", &gone]).run().success();
     let statements = &documented[documented.find("SELECT format('SELECT setval(").unwrap()..];
     let statements = statements.split_once(";\n").unwrap().0;
-    let set = format!("SELECT string_agg(line, ' ') FROM ({statements}) AS set (line)");
-    new.execute(&old.query(&set));
+    let set_sequences = format!("SELECT string_agg(line, ' ') FROM ({statements}) AS set (line)");
+    new.execute(&old.query(&set_sequences));
+
+    // The new database goes on with the keys, the ids and the waiting runs.
     new.jobctl(["doctor"]).run().stdout_has("ok\tsequences");
     assert_eq!(new.enqueue(["a", "--key", "k"]), done, "the key is still taken");
     assert!(new.enqueue(["a"]) > gone.parse().unwrap());

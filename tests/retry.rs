@@ -1,14 +1,14 @@
-//! `retry` in each status of a run.
+//! `retry` makes runs due again: by id in each status, or many by a filter.
 
 use std::fs;
 
 use crate::cancel::{STATUSES, enqueue_in_status};
 use crate::support::{Finished, TestDb, temp_dir};
 
-/// The columns of a run that only waits for a tick.
-const DUE: &str = "status, run_at <= now(), attempts < max_attempts, locked_by, locked_until, \
-    finished_at, \
-                   cancel_requested_at";
+/// The columns that a retry sets: the run is queued, is due (t or f) and has an attempt left (t);
+/// the other columns are empty.
+const QUEUED_DUE_LEFT: &str = "status, run_at <= now(), attempts < max_attempts, locked_by, \
+    locked_until, finished_at, cancel_requested_at";
 
 #[test]
 fn retry_makes_runs_due_and_refuses_running_and_succeeded_ones() {
@@ -30,9 +30,10 @@ fn retry_makes_runs_due_and_refuses_running_and_succeeded_ones() {
             assert_eq!(db.of_run(id, "job_runs::text"), before, "{status}");
         } else {
             retried.success().stdout(&format!("{id}\tqueued\n")).stderr("");
-            // A cancelled run gets back its time.
-            let due = if status == "cancelled" { "f" } else { "t" };
-            assert_eq!(db.of_run(id, DUE), format!("queued|{due}|t||||"), "{status}");
+            // A cancelled run keeps its time, which is in an hour. All others are due now.
+            let is_due = if status == "cancelled" { "f" } else { "t" };
+            let expected = format!("queued|{is_due}|t||||");
+            assert_eq!(db.of_run(id, QUEUED_DUE_LEFT), expected, "{status}");
         }
     }
 }
@@ -62,8 +63,9 @@ fn force_takes_a_running_run_and_records_the_end_of_its_attempt() {
             retried.exits(4).stdout("").stderr(&why);
         } else {
             retried.success().stdout(&format!("{id}\tqueued\n"));
-            assert_eq!(db.of_run(id, DUE), "queued|t|t||||", "{status}");
+            assert_eq!(db.of_run(id, QUEUED_DUE_LEFT), "queued|t|t||||", "{status}");
         }
+        // Only a running run has an attempt to end.
         let history = if status == "running" {
             "elsewhere|interrupted|interrupted|taken from its holder by retry --force"
         } else {
@@ -77,14 +79,17 @@ fn force_takes_a_running_run_and_records_the_end_of_its_attempt() {
 fn retry_grants_used_attempts_again_and_never_lowers_the_limit() {
     let db = TestDb::new();
     let id = db.enqueue(["--max-attempts", "3", "shell", "--", "sh", "-c", "exit 64"]);
+    // As if three attempts had failed.
     db.execute(&format!(
-        "UPDATE jobctl.job_runs SET status = 'dead', attempts = 3, finished_at = now() WHERE id = \
-         {id};
+        "UPDATE jobctl.job_runs SET status = 'dead', attempts = 3, finished_at = now()
+         WHERE id = {id};
          INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome)
          SELECT {id}, n, 'elsewhere', now(), now(), 'failed' FROM generate_series(1, 3) AS n"
     ));
     db.jobctl(["retry", &id.to_string()]).run().success();
     assert_eq!(db.of_run(id, "attempts, max_attempts"), "3|6");
+
+    // Exit status 64 is a permanent failure, so the run is dead with two attempts left.
     db.jobctl(["tick", "--quiet"]).run().success();
     assert_eq!(db.of_run(id, "status, attempts, max_attempts"), "dead|4|6");
     assert_eq!(
@@ -94,14 +99,16 @@ fn retry_grants_used_attempts_again_and_never_lowers_the_limit() {
     // The run has attempts left, so retry grants no more.
     db.jobctl(["retry", &id.to_string()]).run().success();
     assert_eq!(db.of_run(id, "attempts, max_attempts"), "4|6");
-    // Each retry grants the original number of attempts.
-    for max in [9, 12] {
+
+    // Once all are used up, each retry grants the original number of attempts, which is three.
+    for attempts in ["6|9", "9|12"] {
         db.execute(&format!(
-            "UPDATE jobctl.job_runs SET status = 'dead', attempts = max_attempts, finished_at = \
-             now() WHERE id = {id}"
+            "UPDATE jobctl.job_runs
+             SET status = 'dead', attempts = max_attempts, finished_at = now()
+             WHERE id = {id}"
         ));
         db.jobctl(["retry", &id.to_string()]).run().success();
-        assert_eq!(db.of_run(id, "attempts, max_attempts"), format!("{}|{max}", max - 3));
+        assert_eq!(db.of_run(id, "attempts, max_attempts"), attempts);
     }
 }
 
@@ -145,23 +152,19 @@ fn retry_prints_a_result_for_each_id_and_the_worst_sets_its_exit_status() {
 fn all_dead_retries_dead_runs_only() {
     let db = TestDb::new();
     db.allow_running_runs_at_end();
+    // There is no dead run yet.
     db.jobctl(["retry", "--all-dead", "--yes"]).run().success().stdout("").stderr("");
     db.jobctl(["retry", "--all-dead", "--yes", "--json"]).run().success().stdout("[]\n").stderr("");
-    let ids: Vec<_> = STATUSES
-        .iter()
-        .chain(&["dead"])
-        .map(|status| (*status, enqueue_in_status(&db, status)))
-        .collect();
-    let finished =
+
+    let others = STATUSES.iter().filter(|status| **status != "dead");
+    let others: Vec<_> = others.map(|status| (*status, enqueue_in_status(&db, status))).collect();
+    let dead = [(); 2].map(|()| enqueue_in_status(&db, "dead"));
+    let retried =
         db.jobctl(["retry", "--all-dead", "--yes", "--verbose"]).run().success().stderr("");
-    let dead: String = ids
-        .iter()
-        .filter(|(status, _)| *status == "dead")
-        .map(|(_, id)| format!("{id}\tqueued\n"))
-        .collect();
-    finished.stdout(&dead);
-    for (status, id) in ids {
-        assert_eq!(db.status(id), if status == "dead" { "queued" } else { status });
+    retried.stdout(&format!("{}\tqueued\n{}\tqueued\n", dead[0], dead[1]));
+    assert_eq!(dead.map(|id| db.status(id)), ["queued", "queued"]);
+    for (status, id) in others {
+        assert_eq!(db.status(id), status);
     }
 }
 
@@ -170,9 +173,10 @@ fn a_retried_dead_run_succeeds_after_a_fix() {
     let db = TestDb::new();
     let directory = crate::support::temp_dir();
     let id = db.enqueue(["shell", "--", "test", "-e", "fixed"]);
+    // As if all ten attempts had failed.
     db.execute(&format!(
-        "UPDATE jobctl.job_runs SET status = 'dead', attempts = 10, finished_at = now() WHERE id \
-         = {id}"
+        "UPDATE jobctl.job_runs SET status = 'dead', attempts = 10, finished_at = now()
+         WHERE id = {id}"
     ));
     std::fs::write(directory.path().join("fixed"), "").unwrap();
     db.jobctl(["retry", &id.to_string()]).run().success();
@@ -183,7 +187,8 @@ fn a_retried_dead_run_succeeds_after_a_fix() {
     );
 }
 
-/// Answers the question of a command at a terminal; returns what the terminal showed.
+/// Runs a command at a terminal and types an answer to its question. Returns what the terminal
+/// showed, and how the command ended.
 pub fn answer_at_terminal(db: &TestDb, command: &str, answer: &str) -> (String, Finished) {
     let directory = temp_dir();
     let typescript = directory.path().join("typescript");
@@ -221,16 +226,22 @@ fn all_dead_retries_the_dead_runs_that_match_the_filters() {
         (["--until", "2d"], "finished_at = now() - interval '3 days'"),
     ] {
         let other = dead("finished_at = now() - interval '1 day', created_at = now()");
-        let id = dead(columns);
+        let matching = dead(columns);
+        // The filters by job and queue match this run, but it is not dead.
         let failed = enqueue_in_status(&db, "failed");
         db.execute(&format!(
             "UPDATE jobctl.job_runs SET job_type = 'report', queue = 'mail' WHERE id = {failed}"
         ));
         let retry = db.jobctl(["retry", "--all-dead", "--yes", "--verbose"]).args(filter);
-        retry.run().success().stdout(&format!("{id}\tqueued\n")).stderr("");
+        retry.run().success().stdout(&format!("{matching}\tqueued\n")).stderr("");
         assert_eq!([other, failed].map(|id| db.status(id)), ["dead", "failed"], "{filter:?}");
         db.execute("DELETE FROM jobctl.job_runs");
     }
+}
+
+#[test]
+fn retry_needs_all_dead_all_cancelled_or_again_with_filters() {
+    let db = TestDb::new();
     let why =
         "jobctl: filters need --all-dead, --all-cancelled or --again; add it, or give run ids\n";
     db.jobctl(["retry", "--job", "report"]).run().exits(2).stdout("").stderr(why);
@@ -239,12 +250,13 @@ fn all_dead_retries_the_dead_runs_that_match_the_filters() {
 #[test]
 fn all_dead_retries_in_id_order_and_gives_a_key_to_the_newest_run() {
     let db = TestDb::new();
+    // Runs 1 to 2500, which ended in the opposite order. The first and the last have one live key.
     db.execute(
-        "INSERT INTO jobctl.job_runs (job_type, status, attempts, finished_at, idempotency_key, \
-         key_scope)
-         SELECT 'a', 'dead', 1, now() - n * interval '1 second', CASE WHEN n IN (1, 2500) THEN \
-         'k' END,
-            CASE WHEN n IN (1, 2500) THEN 'live' ELSE 'retained' END
+        "INSERT INTO jobctl.job_runs
+             (job_type, status, attempts, finished_at, idempotency_key, key_scope)
+         SELECT 'a', 'dead', 1, now() - n * interval '1 second',
+             CASE WHEN n IN (1, 2500) THEN 'k' END,
+             CASE WHEN n IN (1, 2500) THEN 'live' ELSE 'retained' END
          FROM generate_series(1, 2500) AS n",
     );
     let finished = db.jobctl(["retry", "--all-dead", "--yes", "--verbose"]).run().exits(4);
@@ -268,16 +280,22 @@ fn a_retried_cancelled_run_gets_back_a_later_time() {
         db.jobctl(["cancel", &id]).run().success();
         db.jobctl(["retry", &id]).run().success().stdout(&format!("{id}\tqueued\n"));
         assert_eq!(run_at(), before, "{status}");
-        // A retry of a run that is queued now makes it due at once.
+        // The run is queued now. Another retry makes it due at once.
         db.jobctl(["retry", &id]).run().success();
-        assert_eq!(db.of_run(id.parse().unwrap(), DUE), "queued|t|t||||");
+        assert_eq!(db.of_run(id.parse().unwrap(), QUEUED_DUE_LEFT), "queued|t|t||||");
     }
+}
+
+#[test]
+fn a_retried_cancelled_run_is_due_at_once_with_now_or_if_its_time_has_passed() {
+    let db = TestDb::new();
     let id = enqueue_in_status(&db, "cancelled");
     for (wait, flags) in [("1 hour", &["--now"][..]), ("-1 day", &[])] {
         db.execute(&format!(
             "UPDATE jobctl.job_runs SET run_at = now() + interval '{wait}' WHERE id = {id}"
         ));
         db.jobctl(["retry", &id.to_string()]).args(flags.iter().copied()).run().success();
+        // The retry has set both columns to the time of its transaction.
         assert_eq!(db.of_run(id, "run_at = updated_at"), "t", "{wait}");
         db.jobctl(["cancel", &id.to_string()]).run().success();
     }
@@ -288,6 +306,7 @@ fn retry_all_cancelled_restores_the_status_and_time_of_runs_that_a_cancel_ended(
     let db = TestDb::new();
     db.apply("[jobs.report]\nshell = 'true'\n");
     let [first, second] = [(); 2].map(|()| db.enqueue(["report", "--in", "1h"]));
+    // These runs do not match the filters of the retry.
     let others = ["cancelled", "dead"].map(|status| enqueue_in_status(&db, status));
     let times = || db.query("SELECT id, status, run_at FROM jobctl.job_runs ORDER BY id");
     let before = times();
@@ -304,8 +323,9 @@ fn retry_all_cancelled_restores_the_status_and_time_of_runs_that_a_cancel_ended(
 }
 
 #[test]
-fn all_cancelled_leaves_out_runs_that_no_operator_cancelled() {
+fn all_cancelled_takes_expired_and_dropped_runs_only_by_their_error_type() {
     let db = TestDb::new();
+    // No operator cancelled the first two runs. The third one was cancelled after a failure.
     let [expired, dropped, failed] = ["expired", "dropped", "exit_code"].map(|error_type| {
         let id = enqueue_in_status(&db, "cancelled");
         db.execute(&format!(
@@ -409,6 +429,7 @@ fn all_dead_asks_for_confirmation_at_a_terminal() {
         enqueue_in_status(&db, "dead");
     }
     let dead = || db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'dead'");
+    // Any answer except yes.
     for no in ["n", "", "yess"] {
         let (shown, finished) = answer_at_terminal(&db, "retry --all-dead", no);
         assert!(shown.contains("retry 3 dead runs? [y/N] "), "{shown}");
@@ -416,14 +437,19 @@ fn all_dead_asks_for_confirmation_at_a_terminal() {
         finished.exits(1);
         assert_eq!(dead(), "3");
     }
+
+    // Without a run to retry, there is no question.
     let (shown, finished) =
         answer_at_terminal(&db, "retry --all-dead --job shell --error-type timeout", "y");
     assert!(shown.contains("jobctl: no dead run matches"), "{shown}");
     finished.success();
+
     let (shown, finished) = answer_at_terminal(&db, "retry --all-dead", "y");
     assert!(shown.contains("[y/N] ") && shown.contains("queued"), "{shown}");
     finished.success();
     assert_eq!(dead(), "0");
+
+    // With `--yes`, there is no question.
     enqueue_in_status(&db, "dead");
     let (shown, finished) = answer_at_terminal(&db, "retry --all-dead --yes", "n");
     assert!(!shown.contains("[y/N]"), "{shown}");
@@ -442,9 +468,12 @@ fn again_repeats_runs_that_succeeded_but_not_their_effects() {
     );
     let shell = ["--key", "4711", "--max-attempts", "1", "shell", "--", "sh", "-c", &script];
     let id = db.enqueue(shell);
+    // The job's `once` reads the address from this variable.
     let tick = || db.jobctl(["tick"]).env("DATABASE_URL", &db.url()).run().success();
     tick();
     assert_eq!(db.status(id), "succeeded");
+
+    // The command prints which effects it does not repeat.
     let retry = |args: &[&str]| db.jobctl(["retry", "--again"]).args(args.iter().copied()).run();
     let effects = "jobctl: `once` does not repeat 1 effect of 1 run, such as `invoice:4711`\n";
     let counted = retry(&["--job", "shell", "--dry-run"]).success();
@@ -456,6 +485,8 @@ fn again_repeats_runs_that_succeeded_but_not_their_effects() {
         "queued|1|2|4711|"
     );
     assert_eq!(db.query("SELECT detail FROM jobctl.job_events"), "was succeeded");
+
+    // The second attempt repeats the command, except the effect.
     tick();
     assert_eq!(db.of_run(id, "status, attempts"), "succeeded|2");
     assert_eq!(fs::read_to_string(&file).unwrap(), "sent\nran\nran\n");
@@ -466,37 +497,48 @@ fn again_takes_the_runs_that_match_the_filters() {
     let db = TestDb::new();
     db.allow_running_runs_at_end();
     let retry = |args: &[&str]| db.jobctl(["retry", "--again"]).args(args.iter().copied()).run();
-    retry(&[]).exits(2).stdout("").stderr_has("required arguments were not provided");
-    retry(&["--all-dead", "--yes"]).exits(2).stderr_has("cannot be used with");
-    retry(&["--job", "shell", "--force", "--yes"]).exits(2).stderr_has("--force needs run ids");
     let ids = STATUSES.map(|status| enqueue_in_status(&db, status));
     retry(&["--job", "shell"]).exits(2).stdout("").stderr_has("--yes");
     retry(&["--job", "shell", "--since", "1h", "--yes"]).success().stdout("queued\t1\n").stderr("");
-    let moved = |(id, status): (i64, &str)| {
-        let is = if status == "succeeded" { "queued" } else { status };
-        assert_eq!(db.status(id), is);
-    };
-    ids.into_iter().zip(STATUSES).for_each(moved);
-    // With ids, it takes any run that is over, and with --force those that are running.
+    // Only the run that succeeded is retried.
+    for (id, before) in ids.into_iter().zip(STATUSES) {
+        let expected = if before == "succeeded" { "queued" } else { before };
+        assert_eq!(db.status(id), expected);
+    }
+}
+
+#[test]
+fn again_needs_ids_or_filters_and_excludes_other_flags() {
+    let db = TestDb::new();
+    let retry = |args: &[&str]| db.jobctl(["retry", "--again"]).args(args.iter().copied()).run();
+    retry(&[]).exits(2).stdout("").stderr_has("required arguments were not provided");
+    retry(&["--all-dead", "--yes"]).exits(2).stderr_has("cannot be used with");
+    retry(&["--job", "shell", "--force", "--yes"]).exits(2).stderr_has("--force needs run ids");
+}
+
+#[test]
+fn again_with_ids_takes_all_runs_except_running_ones_which_need_force() {
+    let db = TestDb::new();
     let ids = STATUSES.map(|status| enqueue_in_status(&db, status).to_string());
-    let refused = retry(&ids.each_ref().map(String::as_str)).exits(4);
-    refused.stderr_has("its status is running; --force retries it\n");
-    db.jobctl(["retry", "--again", "--force"]).args(ids.iter().map(String::as_str)).run().success();
+    let retry = || db.jobctl(["retry", "--again"]).args(ids.iter().map(String::as_str));
+    retry().run().exits(4).stderr_has("its status is running; --force retries it\n");
+    retry().args(["--force"]).run().success();
     assert!(ids.iter().all(|id| db.status(id.parse().unwrap()) == "queued"));
 }
 
 #[test]
 fn of_runs_that_succeeded_with_one_key_the_newest_gets_it_back() {
     let db = TestDb::new();
-    let live = ["--key", "k", "--key-scope", "live", "shell", "--", "true"];
-    let ids = [(); 2].map(|()| {
-        let id = db.enqueue(live);
+    let enqueue = ["--key", "k", "--key-scope", "live", "shell", "--", "true"];
+    let [older, newest] = [(); 2].map(|()| {
+        let id = db.enqueue(enqueue);
+        // When the run succeeds, the live key is free for the next one.
         db.jobctl(["tick", "--quiet"]).run().success();
         id
     });
     let retried = db.jobctl(["retry", "--again", "--key", "k", "--yes", "--verbose"]).run();
-    retried.exits(4).stdout(&format!("{}\tqueued\n", ids[1])).stderr(&format!(
-        "jobctl: cannot retry run {}: another unfinished run has its key; cancel that run first\n",
-        ids[0]
+    retried.exits(4).stdout(&format!("{newest}\tqueued\n")).stderr(&format!(
+        "jobctl: cannot retry run {older}: another unfinished run has its key; cancel that run \
+         first\n"
     ));
 }

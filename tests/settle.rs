@@ -18,11 +18,14 @@ fn settle_closes_dead_runs_and_refuses_others() {
                  settled\n"
             ));
         }
-        let of_run = db.of_run(id, "status, settled_at IS NOT NULL");
-        assert_eq!(of_run, format!("{status}|{}", if status == "dead" { "t" } else { "f" }));
+        let is_settled = if status == "dead" { "t" } else { "f" };
+        let expected = format!("{status}|{is_settled}");
+        assert_eq!(db.of_run(id, "status, settled_at IS NOT NULL"), expected);
     }
+    // An unknown id.
     db.jobctl(["settle", "999999"]).run().exits(3);
     assert_eq!(db.query("SELECT action FROM jobctl.job_events"), "settle");
+    // Even SQL can't settle the other runs.
     let update = "UPDATE jobctl.job_runs SET settled_at = now()";
     let refused = db.try_query(update).unwrap_err();
     assert!(format!("{refused:?}").contains("only_dead_is_settled"), "{refused:?}");
@@ -37,10 +40,11 @@ fn a_settled_run_stays_in_the_history_and_is_not_reported() {
     db.jobctl(["settle", &id, "--reason", "sent by hand"]).env("SUDO_USER", "ana").run().success();
     db.jobctl(["check"]).run().success().stdout("");
     db.jobctl(["check", "--max-dead", "0", "--max-dead-within", "1h"]).run().success();
-    // Commands that report dead runs leave it out, except with `--all`.
-    for quiet in [&["list-dead"][..], &["list-dead", "--group"]] {
-        db.jobctl(quiet.iter().copied()).run().success().stdout("");
-        let all = db.jobctl(quiet.iter().copied()).args(["--all"]).run().success();
+
+    // Commands that report dead runs leave it out, except `list-dead --all`.
+    for list_dead in [&["list-dead"][..], &["list-dead", "--group"]] {
+        db.jobctl(list_dead.iter().copied()).run().success().stdout("");
+        let all = db.jobctl(list_dead.iter().copied()).args(["--all"]).run().success();
         all.stdout_has("shell\t");
     }
     db.jobctl(["list-dead", "--all", "--format", "table"]).run().success().stdout_has("SETTLED");
@@ -55,13 +59,15 @@ fn a_settled_run_stays_in_the_history_and_is_not_reported() {
     let report = db.jobctl(["report"]).run().success();
     report.stdout_has("All well.").prints_nowhere("jobctl list-dead --job");
     assert_eq!(db.query("SELECT * FROM jobctl.dead_runs"), "");
-    // Commands that list runs show it.
+
+    // Commands that show single runs show it, with the reason and a way back.
     let list = db.jobctl(["list", "--status", "dead"]).run().success();
     assert!(list.stdout.starts_with(&format!("{id}\tshell\tdead\t")), "{list}");
     let shown = db.jobctl(["show", &id, "--format", "table"]).run().success();
     let shown = shown.stdout_has("status:      dead").stdout_has("settled:     2");
     let shown = shown.stdout_has("sent by hand").stdout_has("`jobctl retry ");
     shown.prints_nowhere("`jobctl settle ");
+
     // A second `settle` keeps the time of the first.
     let settled_at = db.of_run(id.parse().unwrap(), "settled_at");
     db.jobctl(["settle", &id]).run().success();
@@ -71,6 +77,7 @@ fn a_settled_run_stays_in_the_history_and_is_not_reported() {
 #[test]
 fn settle_and_retry_by_filter_leave_settled_runs_out() {
     let db = TestDb::new();
+    // Exit status 64 is a permanent failure: the runs are dead after one attempt.
     db.apply("[jobs.a]\nshell = 'exit 64'\n");
     let [first, second] = [(); 2].map(|()| db.enqueue(["a"]));
     db.jobctl(["tick", "--quiet"]).run().success();
@@ -78,6 +85,7 @@ fn settle_and_retry_by_filter_leave_settled_runs_out() {
     let operator = Role::granted(&db, "operator");
     operator.jobctl(["settle", "--job", "a"]).run().exits(2).stderr_has("need --all-dead");
     operator.jobctl(["settle", &first.to_string()]).run().success();
+    // Neither command takes the run that is settled already.
     operator
         .jobctl(["settle", "--all-dead", "--yes", "--verbose", "--job", "a"])
         .run()
@@ -88,7 +96,8 @@ fn settle_and_retry_by_filter_leave_settled_runs_out() {
         .run()
         .success()
         .stdout(&format!("{other}\tqueued\n"));
-    // A retry opens a settled run again.
+
+    // A retry by id takes a settled run. When it fails again, `list-dead` shows it again.
     operator.jobctl(["retry", &first.to_string()]).run().success();
     assert_eq!(db.of_run(first, "status, settled_at"), "queued|");
     db.jobctl(["tick", "--quiet"]).run().success();
@@ -100,6 +109,7 @@ fn a_run_that_dies_while_settle_waits_for_it_is_settled() {
     let db = TestDb::new();
     let id = enqueue_in_status(&db, "running");
     let run = id.to_string();
+    // Another session ends the run, and has not committed yet.
     let mut client = db.client();
     let mut other = client.transaction().unwrap();
     other
@@ -109,12 +119,7 @@ fn a_run_that_dies_while_settle_waits_for_it_is_settled() {
         ))
         .unwrap();
     let settle = db.jobctl(["settle", &run]).spawn();
-    wait_until("settle to wait for the row", || {
-        db.query(
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND \
-             wait_event_type = 'Lock'",
-        ) == "1"
-    });
+    wait_until("settle to wait for the row", || db.sessions_waiting_for_locks() == 1);
     other.commit().unwrap();
     settle.wait().success().stdout(&format!("{id}\tsettled\n"));
     assert_eq!(db.of_run(id, "settled_at IS NOT NULL"), "t");

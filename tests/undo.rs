@@ -7,16 +7,33 @@ const COLUMNS: &str = "status, queue, priority, run_at, expires_at, max_attempts
     granted_attempts, timeout, backoff, key_scope, cancel_requested_at, last_error, error_type, \
     finished_at, settled_at, attempts";
 
-/// A dead, a waiting, a cancelled and a delayed run.
-fn db_with_runs() -> TestDb {
+/// The ids of four runs. The last two wait, and only the first of them expires.
+struct Ids {
+    dead: i64,
+    cancelled: i64,
+    expiring: i64,
+    waiting: i64,
+}
+
+fn db_with_runs() -> (TestDb, Ids) {
     let db = TestDb::new();
-    db.enqueue(["shell", "--max-attempts", "1", "--", "sh", "-c", "echo no; exit 3"]);
+    let dead = enqueue_run_that_dies(&db);
     db.jobctl(["tick"]).run().success();
-    db.enqueue(["shell", "--in", "1h", "--expires-in", "3h", "--", "true"]);
-    db.enqueue(["shell", "--key", "k", "--key-scope", "live", "--in", "2h", "--", "true"]);
-    db.jobctl(["cancel", "3"]).run().success();
-    db.enqueue(["shell", "--in", "2h", "--", "true"]);
-    db
+    let expiring = db.enqueue(["shell", "--in", "1h", "--expires-in", "3h", "--", "true"]);
+    let cancelled = enqueue_with_live_key(&db);
+    db.jobctl(["cancel", &cancelled.to_string()]).run().success();
+    let waiting = db.enqueue(["shell", "--in", "2h", "--", "true"]);
+    (db, Ids { dead, cancelled, expiring, waiting })
+}
+
+/// Enqueues a run that is dead after its only attempt.
+fn enqueue_run_that_dies(db: &TestDb) -> i64 {
+    db.enqueue(["shell", "--max-attempts", "1", "--", "sh", "-c", "echo no; exit 3"])
+}
+
+/// Enqueues a waiting run with a key that only one waiting or running run can have.
+fn enqueue_with_live_key(db: &TestDb) -> i64 {
+    db.enqueue(["shell", "--key", "k", "--key-scope", "live", "--in", "2h", "--", "true"])
 }
 
 fn runs(db: &TestDb) -> String {
@@ -37,17 +54,18 @@ fn undo(db: &TestDb, operation: &str) -> Finished {
 
 #[test]
 fn each_command_for_runs_is_undone() {
-    let db = db_with_runs();
+    let (db, ids) = db_with_runs();
+    let (cancelled, expiring) = (ids.cancelled.to_string(), ids.expiring.to_string());
     let before = runs(&db);
     for command in [
         &["retry", "--all-dead", "--yes"][..],
         &["retry", "--all-cancelled", "--yes"],
-        &["retry", "3", "--now"],
+        &["retry", &cancelled, "--now"],
         &["cancel", "--all-waiting", "--yes"],
         &["settle", "--all-dead", "--yes"],
         &[
             "edit",
-            "2",
+            &expiring,
             "--in",
             "5h",
             "--priority",
@@ -61,7 +79,7 @@ fn each_command_for_runs_is_undone() {
             "--backoff",
             "fixed:1m",
         ],
-        &["retry", "2"],
+        &["retry", &expiring],
     ] {
         db.jobctl(command.iter().copied()).run().success();
         assert_ne!(runs(&db), before, "{command:?}");
@@ -69,7 +87,7 @@ fn each_command_for_runs_is_undone() {
         let undone = undo(&db, &operation).success();
         assert!(undone.stdout.starts_with("undone\t"), "{command:?}: {undone}");
         assert_eq!(runs(&db), before, "{command:?}");
-        // There is nothing to undo any more.
+        // A second undo finds nothing to undo.
         undo(&db, &operation).exits(4).stderr_has("it has changed since");
         assert_eq!(runs(&db), before, "{command:?}");
     }
@@ -77,60 +95,66 @@ fn each_command_for_runs_is_undone() {
 
 #[test]
 fn a_run_that_has_changed_since_is_named_and_stays() {
-    let db = db_with_runs();
-    db.enqueue(["shell", "--max-attempts", "1", "--", "sh", "-c", "exit 3"]);
+    let db = TestDb::new();
+    let [unchanged, changed] = [(); 2].map(|()| enqueue_run_that_dies(&db));
     db.jobctl(["tick"]).run().success();
     db.jobctl(["retry", "--all-dead", "--yes"]).run().success();
     let operation = newest(&db);
-    // A tick has attempted one of them again.
-    db.jobctl(["tick", "--run", "5"]).run();
+    // A tick attempts one of the retried runs again, before the undo.
+    db.jobctl(["tick", "--run", &changed.to_string()]).run();
     let undone = undo(&db, &operation).exits(4);
-    assert_eq!(undone.stdout, "undone\t1\n");
-    undone.stderr_has("cannot undo run 5: it has changed since");
-    assert_eq!(db.of_run(1, "status, attempts"), "dead|1");
-    assert_eq!(db.of_run(5, "status, attempts"), "dead|2");
-    let trail = db.jobctl(["trail", "--action", "undo", "--format", "json-lines"]).run();
-    trail.success().stdout_has("\"run_id\":1,").stdout_has("\"detail\":\"retry, was queued\"");
+    assert_eq!(undone.stdout, format!("undone\t{unchanged}\n"));
+    undone.stderr_has(&format!("cannot undo run {changed}: it has changed since"));
+    assert_eq!(db.of_run(unchanged, "status, attempts"), "dead|1");
+    assert_eq!(db.of_run(changed, "status, attempts"), "dead|2");
+    let trail = db.jobctl(["trail", "--action", "undo", "--format", "json-lines"]).run().success();
+    trail
+        .stdout_has(&format!("\"run_id\":{unchanged},"))
+        .stdout_has("\"detail\":\"retry, was queued\"");
 }
 
 #[test]
-fn a_cancelled_graph_waits_again_and_a_lost_key_stays_lost() {
+fn an_undone_cancel_restores_a_graph_and_a_run_whose_key_is_free_again() {
     let db = TestDb::new();
     let first = db.enqueue(["shell", "--in", "1h", "--", "true"]);
-    let second = db.enqueue(["shell", "--after", &first.to_string(), "--", "true"]);
-    db.enqueue(["shell", "--key", "k", "--key-scope", "live", "--in", "2h", "--", "true"]);
+    let follower = db.enqueue(["shell", "--after", &first.to_string(), "--", "true"]);
+    let with_key = enqueue_with_live_key(&db);
     let before = runs(&db);
     db.jobctl(["cancel", "--all-waiting", "--yes"]).run().success();
     let operation = newest(&db);
-    // The key is free now, and another run takes it.
-    let heir =
-        db.enqueue(["shell", "--key", "k", "--key-scope", "live", "--in", "2h", "--", "true"]);
-    undo(&db, &operation).stderr_has("cannot undo run 3: ");
-    // With the key free again, the rest is undone.
-    db.execute(&format!("DELETE FROM jobctl.job_runs WHERE id = {heir}"));
+
+    // A cancelled run gives up its live key. While another run has the key, the undo fails for it.
+    let new_holder = enqueue_with_live_key(&db);
+    undo(&db, &operation).stderr_has(&format!("cannot undo run {with_key}: "));
+
+    // The key is free again, so a second undo restores that run, too.
+    db.execute(&format!("DELETE FROM jobctl.job_runs WHERE id = {new_holder}"));
     undo(&db, &operation);
     assert_eq!(runs(&db), before);
-    db.execute("UPDATE jobctl.job_runs SET run_at = now() WHERE id = 1");
+
+    // The follower waits for the first run again.
+    db.execute(&format!("UPDATE jobctl.job_runs SET run_at = now() WHERE id = {first}"));
     db.jobctl(["tick"]).run().success();
-    assert_eq!(db.status(second), "succeeded");
+    assert_eq!(db.status(follower), "succeeded");
 }
 
 /// A dead run is retried, and a new run is enqueued to start after its end. The undo makes the
 /// first run dead again, which is the end that the second waits for.
 #[test]
 fn an_undo_that_ends_a_run_again_starts_the_runs_that_wait_for_its_end() {
-    let db = db_with_runs();
+    let (db, Ids { dead, .. }) = db_with_runs();
+    let id = dead.to_string();
     // The hold keeps the retried run queued until the undo.
     db.jobctl(["hold", "--all"]).run().success();
-    db.jobctl(["retry", "1"]).run().success();
+    db.jobctl(["retry", &id]).run().success();
     let operation = newest(&db);
-    let follower = db.enqueue(["shell", "--after", "1", "--after-any-end", "--", "true"]);
+    let follower = db.enqueue(["shell", "--after", &id, "--after-any-end", "--", "true"]);
     db.jobctl(["tick"]).run().success();
     assert_eq!(db.status(follower), "blocked");
     undo(&db, &operation).success();
     db.jobctl(["release", "--all"]).run().success();
     db.jobctl(["tick"]).run().success();
-    assert_eq!(db.status(1), "dead");
+    assert_eq!(db.status(dead), "dead");
     assert_eq!(db.status(follower), "succeeded");
 }
 
@@ -152,31 +176,40 @@ fn an_undone_retry_of_a_blocked_run_does_not_block_it_again_if_its_predecessor_h
 
 #[test]
 fn a_bulk_command_at_a_terminal_prints_how_to_undo_it() {
-    let db = db_with_runs();
-    let (shown, _) = crate::retry::answer_at_terminal(&db, "retry 1", "");
+    let (db, Ids { dead, .. }) = db_with_runs();
+    // A command for one run does not mention `undo`.
+    let (shown, _) = crate::retry::answer_at_terminal(&db, &format!("retry {dead}"), "");
     assert!(!shown.contains("undo"), "{shown}");
     undo(&db, &newest(&db)).success();
-    db.enqueue(["shell", "--max-attempts", "1", "--", "sh", "-c", "exit 3"]);
+    // A command for many runs does.
+    enqueue_run_that_dies(&db);
     db.jobctl(["tick"]).run().success();
     let (shown, _) = crate::retry::answer_at_terminal(&db, "retry --all-dead --yes", "");
     let operation = newest(&db);
     assert!(shown.contains(&format!("`jobctl undo {operation}` undoes it")), "{shown}");
+}
+
+#[test]
+fn an_undo_of_an_unknown_command_fails() {
+    let db = TestDb::new();
     undo(&db, "3fa94c01be").exits(3).stderr_has("no command `3fa94c01be` is in the trail");
 }
 
 #[test]
 fn an_edited_payload_and_a_forced_retry_cannot_be_undone() {
-    let db = db_with_runs();
+    let (db, ids) = db_with_runs();
+    let (edited, forced) = (ids.expiring.to_string(), ids.waiting.to_string());
     let folder = temp_dir();
     let payload = folder.path().join("payload.json");
     std::fs::write(&payload, r#"{"command": "false"}"#).unwrap();
-    db.jobctl(["edit", "2", "--payload-file", payload.to_str().unwrap()]).run().success();
+    db.jobctl(["edit", &edited, "--payload-file", payload.to_str().unwrap()]).run().success();
     undo(&db, &newest(&db)).exits(4).stderr_has("can't be undone");
+
     // `undo` can't return a run to the worker from which `retry --force` took it.
-    db.execute(
+    db.execute(&format!(
         "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, locked_by = 'gone',
-             locked_until = now() + interval '1 h', started_at = now() WHERE id = 4",
-    );
-    db.jobctl(["retry", "4", "--force"]).run().success();
+             locked_until = now() + interval '1 h', started_at = now() WHERE id = {forced}"
+    ));
+    db.jobctl(["retry", &forced, "--force"]).run().success();
     undo(&db, &newest(&db)).exits(4).stderr_has("can't be undone");
 }
