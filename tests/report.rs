@@ -23,7 +23,7 @@ fn healthy_db() -> TestDb {
     db
 }
 
-/// Inserts runs that ended this long ago, after three seconds each.
+/// Inserts this many runs of a job that ended this long ago. Each was running for three seconds.
 fn insert_ended(db: &TestDb, job: &str, status: &str, ago: &str, runs: u32) {
     db.execute(&format!(
         "INSERT INTO jobctl.job_runs (job_type, status, attempts, started_at, finished_at,
@@ -36,6 +36,7 @@ fn insert_ended(db: &TestDb, job: &str, status: &str, ago: &str, runs: u32) {
     ));
 }
 
+/// Returns the page that `report` prints with these arguments, and checks what holds of each page.
 fn page(db: &TestDb, arguments: &[&str]) -> String {
     let page =
         db.jobctl(["report"]).args(arguments.iter().copied()).run().success().stderr("").stdout;
@@ -187,7 +188,9 @@ fn the_headline_says_whether_anything_needs_attention() {
     assert_says(&well, "All well · Our jobs");
     assert_says(&well, "All well. Nothing is dead or late. Since ");
     assert_says(&well, ": 1,234 runs succeeded. Dead 0 Jobs failing 0 Due now 0 ");
+
     // Three dead runs are one problem. Two of them died in the last day, which the page covers.
+    // Their ids follow those of the 1234 runs before.
     insert_ended(&db, "hook", "dead", "2 hours", 2);
     insert_ended(&db, "hook", "dead", "3 days", 1);
     let shown = page(&db, &[]);
@@ -198,8 +201,13 @@ fn the_headline_says_whether_anything_needs_attention() {
         "Now 3 dead runs of hook, for 3d (the newest is run 1236: exit status 3) \
          jobctl list-dead --job hook; then retry or settle them",
     );
-    // No worker ticks: this causes the late schedule and the late run, so only it is shown. The
-    // lost run is a problem of its own.
+}
+
+/// A worker that does not tick makes schedules and runs late, so the page shows only the worker. A
+/// run that has lost its lease is a problem of its own.
+#[test]
+fn a_worker_that_does_not_tick_and_a_run_that_it_lost_need_attention() {
+    let db = healthy_db();
     db.execute(
         "UPDATE jobctl.job_workers SET last_tick_at = now() - interval '2 hours',
              ticking_since = now() - interval '9 days';
@@ -218,6 +226,7 @@ fn the_headline_says_whether_anything_needs_attention() {
         &shown,
         "no tick has recovered 1 run of worker w with an expired lease, for 1h (such as run",
     );
+
     // Another worker ticks, so only one worker is missing.
     db.jobctl(["tick", "--worker", "other", "--queue", "other"]).run().success();
     let shown = page(&db, &[]);
@@ -229,12 +238,14 @@ fn the_headline_says_whether_anything_needs_attention() {
 fn findings_and_names_link_to_the_lanes_of_their_jobs() {
     let db = healthy_db();
     insert_ended(&db, "hook", "dead", "2 hours", 2);
-    // Nothing has run, but a finding names the job; and a job that no definition may have.
+    // A finding names this job, of which nothing has run. No definition may have its name, so the
+    // link replaces the space.
     db.execute("INSERT INTO jobctl.job_runs (job_type) VALUES ('removed one')");
     db.apply(
         "[jobs.hook]\nshell = 'true'\n[jobs.nightly]\nshell = 'true'\nschedule = '@daily'\n\
          [jobs.enqueued]\nshell = 'true'\n[jobs.unused]\nshell = 'true'\n",
     );
+    // A lane can have only waiting runs.
     db.enqueue(["enqueued", "--in", "1h"]);
     db.enqueue(["enqueued"]);
     let shown = page(&db, &[]);
@@ -255,14 +266,16 @@ fn findings_and_names_link_to_the_lanes_of_their_jobs() {
 #[test]
 fn lists_show_the_findings_of_the_most_runs_and_the_number_of_the_others() {
     let db = healthy_db();
+    // Fourteen jobs with dead runs: five of long ago, with two runs each, and nine of now.
     for number in 1..=5 {
         insert_ended(&db, &format!("old{number}"), "dead", &format!("{} days", 10 + number), 2);
     }
     for number in 1..=9 {
         insert_ended(&db, &format!("new{number}"), "dead", &format!("{number} hours"), 1);
     }
-    // One job, `old5`, has died both long ago and now, so it has the most dead runs.
+    // Runs of `old5` have died both long ago and now, so this job has the most dead runs.
     insert_ended(&db, "old5", "dead", "30 minutes", 1);
+    // Nine queues that no worker serves.
     for number in 1..=9 {
         db.execute(&format!(
             "INSERT INTO jobctl.job_runs (job_type, queue, run_at)
@@ -284,7 +297,7 @@ fn lists_show_the_findings_of_the_most_runs_and_the_number_of_the_others() {
             3 => assert!(after.contains("dead run of new9, for 9h"), "{after}"),
             _ => assert!(after.trim_start_matches('`').starts_with("jobctl check"), "{after}"),
         }
-        // Those of the most runs come first, and of the same number the oldest.
+        // Findings of the most runs come first, and among those of as many runs the oldest.
         let [dead, unserved] = [["old5", "old1", "old2", "old3"], ["q1", "q2", "q3", "q4"]];
         let places: Vec<_> = dead[..of_each]
             .iter()
@@ -332,15 +345,20 @@ fn a_long_window_shows_the_figures_of_days() {
     );
     // These have no figures.
     insert_ended(&db, "hook", "succeeded", "1 hour", 1);
+    // The page of a week counts runs, except in the tile.
     let week = page(&db, &["--since", "8d"]);
     assert_says(&week, ": 1 run succeeded. ");
     assert_says(&week, "Succeeded in 7d 98 % of 204 runs, 98 % in the 7d before ");
+
+    // The page of a month counts the figures of four of the days.
     let month = page(&db, &["--since", "30d", "--time-zone", "Asia/Kathmandu"]);
     assert_says(&month, ": 400 runs succeeded, 8 died, 28 attempts failed before a retry. ");
     assert_says(&month, "Each bar covers 1d; ");
     assert_says(&month, "Days are in UTC and count no cancelled runs.");
     assert_eq!(heights(&month, "s").len(), 4);
     assert_eq!(heights(&month, "d"), [20, 20, 20, 20]);
+
+    // The page of half a year counts all five days.
     let half_a_year = page(&db, &["--since", "180d"]);
     assert_says(&half_a_year, ": 500 runs succeeded, 10 died, 35 attempts failed before a retry. ");
     assert_says(&half_a_year, "Each bar covers 2d; ");
@@ -367,8 +385,9 @@ fn tiles_count_due_held_and_running_runs() {
              now() - hours * interval '1 hour'
          FROM generate_series(1, 2) AS hours",
     );
-    // 60 runs began in ten minutes, so 120 need twenty. By the rate, they need two.
+    // 60 runs began in the last ten minutes, so 120 need twenty. By the rate, they need two.
     insert_ended(&db, "hook", "succeeded", "5 minutes", 60);
+    // The runs that have started became due before these ten minutes.
     db.execute(
         "UPDATE jobctl.job_runs SET run_at = created_at - interval '1 day' WHERE attempts > 0",
     );
@@ -381,15 +400,17 @@ fn tiles_count_due_held_and_running_runs() {
     assert_says(&shown, "Now job other is held by ada: disk, ");
     assert_says(&shown, "60 ok, 121 queued none due in about 20m, 2m at best");
     assert_says(&shown, "other (well) 2 running job other is held by ada: disk");
-    // 61 runs come in these ten minutes, and 60 leave.
+
+    // In ten minutes, 61 runs become due and 60 start, so the number of due runs grows.
     db.execute("INSERT INTO jobctl.job_runs (job_type) SELECT 'hook' FROM generate_series(1, 61)");
     assert_says(&page(&db, &[]), "Due now 181 for up to 2h, grows, 1 later ");
 }
 
-/// No claim takes it: the next tick cancels it.
+/// No claim takes an expired run: the next tick cancels it.
 #[test]
 fn an_expired_run_is_neither_due_nor_overdue() {
     let db = healthy_db();
+    // Of these three runs, all except the first have expired.
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, run_at, expires_at)
          SELECT 'hook', now() - interval '2 hours',
@@ -412,6 +433,8 @@ fn delays_of_a_few_minutes_need_no_attention() {
          VALUES ('hook', now() - interval '4 minutes')",
     );
     assert_says(&page(&db, &[]), "All well.");
+
+    // Without a worker that ever ticked, nothing starts.
     db.execute("DELETE FROM jobctl.job_workers");
     assert_says(&page(&db, &[]), "Now no worker has ever ticked jobctl init --crontab");
 }
@@ -422,6 +445,7 @@ fn a_lane_counts_the_outcomes_of_each_bin() {
     insert_ended(&db, "hook", "succeeded", "2 hours", 4);
     insert_ended(&db, "hook", "cancelled", "5 hours", 1);
     insert_ended(&db, "hook", "dead", "8 hours", 2);
+    // The page covers the last 24 hours.
     insert_ended(&db, "hook", "succeeded", "25 hours", 99);
     // One run succeeded at the third attempt, one died at the second: three failed attempts were
     // retried.
@@ -442,10 +466,12 @@ fn a_lane_counts_the_outcomes_of_each_bin() {
     let words = "aria-label=\"5 runs succeeded, 3 failed attempts, 3 dead, 1 cancelled\"";
     assert!(page.contains(words), "{page}");
     assert_says(&page, "hook (needs attention) ");
+    // The newest dead run is the last one of 8 hours ago, with the id 4 + 1 + 2.
     assert_says(
         &page,
         ": 4 ok 5 ok, 3 dead, 3 failed, 1 cancelled 3 dead runs of hook (the newest is run 7",
     );
+    // Each bar of the drawing has a title. The table has the same numbers.
     for words in [": 4 ok", ": 1 cancelled", ": 2 dead", ": 1 dead, 3 failed, 1 ok"] {
         assert!(page.contains(&format!("{words}</title>")), "no {words} in\n{page}");
     }
@@ -465,6 +491,7 @@ fn lanes_are_ordered_by_their_state_and_idle_jobs_are_folded() {
     );
     insert_ended(&db, "b_well", "succeeded", "2 hours", 4);
     insert_ended(&db, "c_retried", "succeeded", "2 hours", 400);
+    // One of these runs has lost its worker once.
     db.execute(
         "INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome)
          SELECT max(id), 0, 'w', now(), now() - interval '2 hours', 'lease_expired'
@@ -484,8 +511,9 @@ fn lanes_are_ordered_by_their_state_and_idle_jobs_are_folded() {
     assert!(places.is_sorted(), "{places:?}");
 }
 
-/// The heights of the parts of bars with this class, from left to right. The legend has one, too.
+/// Returns the heights of the parts of bars with this class, from left to right.
 fn heights(page: &str, class: &str) -> Vec<i64> {
+    // The first part with this class is in the legend.
     let path = page.split(&format!("<path class=\"{class}\" d=\"")).nth(2).unwrap_or_default();
     let path = path.split('"').next().unwrap_or_default();
     path.split('v')
@@ -498,9 +526,9 @@ fn heights(page: &str, class: &str) -> Vec<i64> {
 #[test]
 fn failures_are_drawn_to_scale() {
     let db = healthy_db();
-    // Every run of an hour was retried, then one run of another hour.
     insert_ended(&db, "hook", "succeeded", "5 hours", 745);
     insert_ended(&db, "hook", "succeeded", "2 hours", 745);
+    // All 745 runs of the earlier hour were retried, and one run of the later hour.
     db.execute(
         "INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome)
          SELECT id, 0, 'w', finished_at, finished_at, 'failed'
@@ -508,10 +536,9 @@ fn failures_are_drawn_to_scale() {
     );
     let page = page(&db, &[]);
     let (good, failed) = (heights(&page, "s"), heights(&page, "f"));
-    assert_eq!(good[0], 25);
-    assert_eq!(failed[0], 25);
-    assert_eq!(good[1], 25, "a single failure stays visible");
-    assert_eq!(failed[1], 3, "a single failure stays visible");
+    // As many failed attempts as runs that succeeded.
+    assert_eq!([good[0], failed[0]], [25, 25]);
+    assert_eq!([good[1], failed[1]], [25, 3], "a single failure stays visible");
 }
 
 #[test]
@@ -557,40 +584,47 @@ fn a_run_longer_than_a_bin_is_drawn_with_its_length() {
         let path = page.split_once("<path class=\"long\" d=\"").map(|(_, path)| path);
         path.map(|path| path.split_once('"').unwrap().0.to_owned())
     };
+    // Runs of three seconds have no line.
     insert_ended(&db, "hook", "succeeded", "2 hours", 3);
     assert_eq!(lines(&page(&db, &[])), None);
-    // Cancelled while it waited, long after its attempt.
+
+    // Neither has a run that was cancelled while it waited, long after its attempt.
     insert_ended(&db, "hook", "cancelled", "3 hours", 1);
     db.execute(
         "UPDATE jobctl.job_runs SET started_at = finished_at - interval '5 hours'
         WHERE status = 'cancelled'",
     );
     assert_eq!(lines(&page(&db, &[])), None);
-    // 97 bins of 15 minutes, of which the last one has begun.
-    let ends_at = |line: &str| -> (f64, i32) {
+
+    // The x-coordinates of a line count bins of 15 minutes: 97, of which the last one has begun.
+    let begin_and_end = |line: &str| -> (f64, i32) {
         let (begin, end) = line.trim_start_matches('M').split_once(" 82H").unwrap();
         (begin.parse().unwrap(), end.parse().unwrap())
     };
+
+    // One run of 40 minutes, which ended 2 hours (8 bins) ago.
     db.execute(
         "UPDATE jobctl.job_runs SET started_at = finished_at - interval '40 minutes'
         WHERE id % 3 = 0 AND status = 'succeeded'",
     );
-    let (begin, end) = ends_at(&lines(&page(&db, &[])).unwrap());
+    let (begin, end) = begin_and_end(&lines(&page(&db, &[])).unwrap());
     let length = f64::from(end) - begin;
     assert!((88..=90).contains(&end) && (40.0 / 15.0..=55.0 / 15.0).contains(&length), "{length}");
-    // A failed attempt, too.
+
+    // A failed attempt of an hour (4 bins), which ended 9 hours (36 bins) ago.
     db.execute(
         "UPDATE jobctl.job_runs SET started_at = finished_at;
          INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, outcome)
          SELECT min(id), 0, 'w', now() - interval '10 hours', now() - interval '9 hours', 'failed'
          FROM jobctl.job_runs",
     );
-    let (begin, end) = ends_at(&lines(&page(&db, &[])).unwrap());
+    let (begin, end) = begin_and_end(&lines(&page(&db, &[])).unwrap());
     let length = f64::from(end) - begin;
     assert!((60..=62).contains(&end) && (4.0..=5.0).contains(&length), "{begin} {end}");
 }
 
-/// Inserts runs with this status, and a failed first attempt of each that ended an hour ago.
+/// Inserts runs with this status, and a failed first attempt of each on this worker, which ended an
+/// hour ago.
 fn insert_with_failure(db: &TestDb, job: &str, status: &str, worker: &str, runs: u32) {
     db.execute(&format!(
         "WITH run AS (
@@ -629,17 +663,21 @@ fn failures_are_grouped_by_severity_even_if_the_runs_recovered() {
     assert_says(&shown, "1 dead unread 1 exit status 3 exit_code");
     assert_says(&shown, "3 to retry waits 3 on w1: waits lost card # exit_code");
     assert_says(&shown, "recovered recovers 1,234 on w1: recovers lost card # exit_code");
+
     // The dead come first, then the runs that wait for a retry, then those that recovered.
     let text = text(&shown);
     let places = ["2 dead dies", "1 dead unread", "3 to retry waits", "recovered recovers"]
         .map(|words| text.find(words));
     assert!(places.is_sorted(), "{places:?}");
+    // The run of 3 days ago is not in the 24 hours of the page.
     assert_lacks(&shown, "dead old");
+
     // Values of outputs and errors are hidden, except with this flag.
     for hidden in ["4111", "a private error"] {
         assert!(!shown.contains(hidden), "{hidden}");
     }
     assert_says(&page(&db, &["--with-output"]), "on w2: dies lost card 4111 exit_code");
+
     // Settled runs are still shown, but not as dead.
     db.execute(
         "UPDATE jobctl.job_runs SET settled_at = now() WHERE job_type IN ('dies', 'unread')",
@@ -669,8 +707,9 @@ fn a_page_with_many_incidents_and_jobs_says_how_many_it_leaves_out() {
 }
 
 #[test]
-fn a_trickle_of_one_cause_is_one_line_of_the_report() {
+fn failures_of_one_cause_over_hours_are_one_line_of_the_report() {
     let db = healthy_db();
+    // A run has died this many hours ago.
     for hours in [1, 3, 6, 9] {
         insert_with_failure(&db, "trickles", "dead", "w1", 1);
         db.execute(&format!(
@@ -697,14 +736,20 @@ fn lists_show_schedules_workers_and_running_runs_with_their_problems() {
         "UPDATE jobctl.job_definitions SET next_run_at = now() - interval '6 minutes'
              WHERE name = 'late';
          UPDATE jobctl.job_definitions
-             SET next_run_at = now() + interval '5 minutes 1 second' WHERE name = 'fires';
-         INSERT INTO jobctl.job_workers (worker, version, last_tick_at)
+             SET next_run_at = now() + interval '5 minutes 1 second' WHERE name = 'fires'",
+    );
+    // A worker that ticked only once, and two that ticked for days, of which one is held.
+    db.execute(
+        "INSERT INTO jobctl.job_workers (worker, version, last_tick_at)
          VALUES ('old', '0.9', now() - interval '3 days');
          INSERT INTO jobctl.job_workers (worker, version, last_tick_at, ticking_since)
          SELECT name, '0.9', now() - interval '2 hours', now() - interval '9 days'
          FROM unnest(ARRAY['held', repeat('x', 255)]) AS name;
-         INSERT INTO jobctl.job_holds (scope, name) VALUES ('worker', 'held');
-         INSERT INTO jobctl.job_runs (job_type, status, attempts, locked_by, locked_until,
+         INSERT INTO jobctl.job_holds (scope, name) VALUES ('worker', 'held')",
+    );
+    // A run that goes well, one that has lost its lease, and one without a start time.
+    db.execute(
+        "INSERT INTO jobctl.job_runs (job_type, status, attempts, locked_by, locked_until,
              started_at, cancel_requested_at)
          VALUES ('fires', 'running', 2, 'w', now() + interval '1 minute',
              now() - interval '2 hours', NULL),
@@ -715,25 +760,33 @@ fn lists_show_schedules_workers_and_running_runs_with_their_problems() {
     db.allow_running_runs_at_end();
     let page = page(&db, &[]);
     let text = text(&page);
-    let texts = |from: &str, to: &str| {
+    let text_between = |from: &str, to: &str| {
         let (_, after) = text.split_once(from).unwrap_or_else(|| panic!("no {from} in {text}"));
         after.split_once(to).map_or(after, |(before, _)| before).to_owned()
     };
-    let fires = texts("Job Next Last success Schedule", "Worker Last tick");
-    assert!(fires.contains("fires") && fires.contains(", in 5m"), "{fires}");
+
+    // Late schedules come first, and disabled ones last.
+    let schedules = text_between("Job Next Last success Schedule", "Worker Last tick");
+    assert!(schedules.contains("fires") && schedules.contains(", in 5m"), "{schedules}");
     assert!(
-        fires.contains("none */15 * * * * Every 15 minutes every day (Europe/Berlin time)."),
-        "{fires}"
+        schedules.contains("none */15 * * * * Every 15 minutes every day (Europe/Berlin time)."),
+        "{schedules}"
     );
-    assert!(fires.find("late late") < fires.find("held paused since"), "{fires}");
-    assert!(fires.find("held paused since") < fires.find("nightly disabled"), "{fires}");
-    let workers = texts("Worker Last tick", "jobctl 0");
+    assert!(schedules.find("late late") < schedules.find("held paused since"), "{schedules}");
+    assert!(
+        schedules.find("held paused since") < schedules.find("nightly disabled"),
+        "{schedules}"
+    );
+
     // A worker that ticked once, three days ago, is not missed, as in the tile.
+    let workers = text_between("Worker Last tick", "jobctl 0");
     assert!(workers.contains("w ") && !workers.contains("old "), "{workers}");
     // As in `check`, a held worker is not silent, and neither is the one that ticked once.
     assert_eq!(workers.matches("silent").count(), 1, "{workers}");
     assert!(workers.contains(&format!(" {} silent", "x".repeat(255))), "{workers}");
-    let running = texts("Running now", "Schedules");
+
+    // Runs with problems come first, and those without a start time last.
+    let running = text_between("Running now", "Schedules");
     assert!(
         running.find("lease expired cancel requested") < running.find("2h ago w 2 of 10"),
         "{running}"
@@ -744,12 +797,14 @@ fn lists_show_schedules_workers_and_running_runs_with_their_problems() {
 #[test]
 fn a_schedule_that_cannot_be_read_needs_attention() {
     let db = healthy_db();
+    // The next tick computes the next time of both schedules.
     db.apply(
         "[jobs.a]\nshell = 'true'\nschedule = '@daily'\n
          [jobs.b]\nshell = 'true'\nschedule = '@daily'\n",
     );
     db.execute("UPDATE jobctl.job_definitions SET next_run_at = NULL WHERE name IN ('a', 'b')");
     assert_says(&page(&db, &[]), "a known after the next tick none @daily");
+
     db.execute("UPDATE jobctl.job_definitions SET schedule = 'sometimes' WHERE name = 'a'");
     let page = page(&db, &[]);
     assert_says(&page, "Now schedule a can't fire");
@@ -778,7 +833,7 @@ fn stored_text_never_becomes_html() {
         client.execute(update, &[&HOSTILE]).unwrap();
     }
     let page = page(&db, &["--title", HOSTILE]);
-    // The text is shown, and `check` found only the tags that jobctl writes.
+    // The text is shown, and `page` has found only tags that jobctl writes.
     assert!(
         page.contains(
             "&lt;script&gt;x&lt;/script&gt;&quot;'&gt;&lt;img src=http://e onerror=x&gt;&amp;lt;"
@@ -804,6 +859,7 @@ fn ten_thousand_runs_fit_into_a_page_even_if_every_job_fails_all_the_time() {
          SELECT id, 1, 'w', started_at, finished_at, 'failed' FROM jobctl.job_runs",
     );
     assert_eq!(db.query("SELECT count(*) > 10000 FROM jobctl.job_runs"), "t");
+    // `page` checks the size.
     let page = page(&db, &[]);
     assert_says(
         &page,
@@ -847,6 +903,11 @@ fn times_are_shown_in_the_requested_time_zone() {
     assert!(local.contains(
         "<time datetime=\"2020-01-06T12:00:00Z\" title=\"Mon 2020-01-06 17:45:00 Asia/Kathmandu\">"
     ));
+}
+
+#[test]
+fn unknown_time_zones_and_unusable_times_are_rejected() {
+    let db = TestDb::new();
     let refused = db.jobctl(["report", "--time-zone", "Europe/Berln"]).run().exits(2).stdout("");
     refused.stderr_has("did you mean `Europe/Berlin`?");
     for since in ["59s", "367d", "-1h", "1", "1M", "2020-01-06 12:00", "9999-01-01"] {
@@ -864,15 +925,17 @@ fn a_file_is_replaced_at_once_and_keeps_its_permissions() {
     let first = fs::read_to_string(&file).unwrap();
     assert_page_rules(&first);
     fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
-    std::os::unix::fs::symlink("jobs.html", folder.path().join("link")).unwrap();
-    // A reader that has opened the old page reads it to its end.
+    symlink("jobs.html", folder.path().join("link")).unwrap();
     let mut old = fs::File::open(&file).unwrap();
     insert_ended(&db, "hook", "succeeded", "1 hour", 3);
     write("link").success();
+    // A reader that has opened the old page reads it to its end.
     assert_eq!(std::io::read_to_string(&mut old).unwrap(), first);
+    // The file has the new page and its old permissions, and the link is still a link.
     assert_says(&fs::read_to_string(&file).unwrap(), "3 runs succeeded");
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
     assert!(folder.path().join("link").is_symlink());
+    // No temporary file is left.
     let mut names: Vec<_> =
         fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
@@ -938,9 +1001,11 @@ fn a_failed_write_is_an_error_and_keeps_the_old_file() {
     let _socket = std::os::unix::net::UnixListener::bind(folder.path().join("socket")).unwrap();
     write("socket").exits(1).complains_once().stderr_has("it is not a plain file");
     assert!(write("-").success().stdout.starts_with("<!DOCTYPE html>"));
+
+    // Without a database, the old page stays.
     fs::write(folder.path().join("jobs.html"), "old").unwrap();
-    let elsewhere = db.jobctl(["report", "-o", "jobs.html"]).current_dir(folder.path());
-    elsewhere
+    let without_database = db.jobctl(["report", "-o", "jobs.html"]).current_dir(folder.path());
+    without_database
         .env("JOBCTL_DATABASE_URL", "postgres://127.0.0.1:1/none")
         .run()
         .exits(5)
@@ -962,6 +1027,7 @@ fn all_parts_of_a_page_show_one_moment() {
             WHERE relation = 'jobctl.job_workers'::regclass AND NOT granted",
         ) == "1"
     });
+    // This run is inserted while the report waits, so no part of the page shows it.
     insert_ended(&db, "hook", "dead", "1 hour", 1);
     other.batch_execute("COMMIT").unwrap();
     drop(other);
@@ -979,7 +1045,8 @@ fn a_page_that_reloads_itself_knows_its_age() {
     let wall = page(&db, &["--refresh", "10m"]);
     assert_says(&wall, "Reloads every 10m.");
     assert!(wall.contains("<body style=\"--fresh:1800s\" data-refresh=\"600\">"), "{wall}");
-    // The policy allows this script only.
+
+    // The content security policy allows only the script that reloads the page.
     let script = wall.split_once("<script>").unwrap().1.split_once("</script>").unwrap().0;
     assert!(script.contains("location.reload()"), "{script}");
     let digest = db.query(&format!(
@@ -996,6 +1063,7 @@ fn a_viewer_may_report_without_output() {
     let db = healthy_db();
     insert_with_failure(&db, "hook", "succeeded", "w", 1);
     let viewer = Role::granted(&db, "viewer");
+    // In place of the number, a viewer sees `#`.
     viewer.jobctl(["report"]).run().success().stdout_has("hook lost card #");
     let refused = viewer.jobctl(["report", "--with-output"]).run().exits(7).stdout("");
     refused.complains_once();
@@ -1012,6 +1080,7 @@ fn axe_finds_nothing_in_the_page_of_a_bad_week() {
         Ok(folder) => folder,
         Err(why) => return leave_out(WHAT, &why),
     };
+    // axe finds what keeps people with disabilities from reading a page.
     let (db, folder) = (after_a_bad_week(), temp_dir());
     let file = folder.path().join("jobs.html");
     let page = page(&db, &["--since", "7d", "--with-output"]);

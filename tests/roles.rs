@@ -1,18 +1,17 @@
 //! What each role may do with the statements that `grants` prints, and what it may not.
 
-use crate::support::{Role, TestDb, jobctl, temp_dir, wait_until};
+use crate::support::{Role, TestDb, jobctl, temp_dir};
 
 const PARTS: [&str; 5] = ["enqueuer", "effects", "worker", "operator", "viewer"];
 
-/// A database where there is something of everything.
-fn db_with_something_of_everything() -> TestDb {
+fn db_with_jobs_and_runs() -> TestDb {
     let db = TestDb::new();
-    insert_something_of_everything(&db);
+    insert_jobs_and_runs(&db);
     db
 }
 
-/// Adds jobs, a schedule, a dead run and a waiting run.
-fn insert_something_of_everything(db: &TestDb) {
+/// Adds the jobs `a` and `nightly`, which has a schedule, a dead run and a waiting run.
+fn insert_jobs_and_runs(db: &TestDb) {
     db.apply("[jobs.a]\nshell = 'cat'\n[jobs.nightly]\nshell = 'true'\nschedule = '@yearly'\n");
     let dead = db.enqueue(["shell", "--", "sh", "-c", "exit 64"]);
     db.jobctl(["tick"]).run().success();
@@ -58,16 +57,20 @@ fn assert_may<'a>(role: &Role<'_>, may: &[&'a str], may_not: impl IntoIterator<I
 /// others, also if it had more privileges before.
 #[track_caller]
 fn assert_grants_allow_exactly(part: &str, may: &[&str], may_not: &[&str]) {
-    let db = db_with_something_of_everything();
+    let db = db_with_jobs_and_runs();
     assert_may(&Role::granted(&db, part), may, may_not.iter().copied());
-    // The matrix holds although the role had more privileges before, by default or by hand.
+
+    // By default, this role gets all privileges on each new object of the database. `migrate` takes
+    // them back.
     let db = TestDb::empty();
     let role = Role::new(&db);
     db.execute(&DEFAULT_PRIVILEGES.replace("{role}", role.name()));
     db.jobctl(["migrate"]).run().success();
-    insert_something_of_everything(&db);
+    insert_jobs_and_runs(&db);
     let all: Vec<_> = may.iter().chain(may_not).copied().collect();
     assert_may(&role, &[], all);
+
+    // By hand, the role gets all privileges. The statements of `grants` take back all others.
     db.execute(&ALL_PRIVILEGES.replace("{role}", role.name()));
     role.grant(part);
     assert_may(&role, may, may_not.iter().copied());
@@ -75,15 +78,16 @@ fn assert_grants_allow_exactly(part: &str, may: &[&str], may_not: &[&str]) {
 
 #[test]
 fn an_error_names_the_sets_of_grants_only_if_one_of_them_helps() {
-    let (db, folder) = (db_with_something_of_everything(), temp_dir());
-    let role = Role::new(&db);
-    let words = ["grants", "--role", role.name(), "--as"].into_iter().chain(PARTS);
+    let (db, folder) = (db_with_jobs_and_runs(), temp_dir());
+    let all_parts = Role::new(&db);
+    let words = ["grants", "--role", all_parts.name(), "--as"].into_iter().chain(PARTS);
     db.execute(&jobctl(words).run().success().stdout);
     let waiting = db.query("SELECT max(id) FROM jobctl.job_runs");
     let file = folder.path().join("jobs.toml");
     std::fs::write(&file, "[jobs.b]\nshell = 'true'\n").unwrap();
     let file = file.to_str().unwrap();
-    let owners = "no set of `jobctl grants` allows it: connect as the schema's owner\n";
+    // Only the owner may do this, so no set of grants helps.
+    let remedy = "no set of `jobctl grants` allows it: connect as the schema's owner\n";
     for words in [
         &["apply", file, "--yes"][..],
         &["apply", file, "--dry-run"],
@@ -94,12 +98,14 @@ fn an_error_names_the_sets_of_grants_only_if_one_of_them_helps() {
         &["enqueue", "--run", "shell", "--", "true"],
         &["load", "--runs", "1", "--yes"],
     ] {
-        let refused = role.jobctl(words.iter().copied()).stdin("{}").run().exits(7);
+        let refused = all_parts.jobctl(words.iter().copied()).stdin("{}").run().exits(7);
         let refused = refused.complains_once();
-        refused.stderr_has("permission denied").stderr_has(owners);
+        refused.stderr_has("permission denied").stderr_has(remedy);
     }
-    let other = Role::new(&db);
-    let refused = other.jobctl(["edit", "1", "--priority", "1"]).run().exits(7).complains_once();
+    // An operator may do this, so a set of grants helps a role that has none.
+    let no_part = Role::new(&db);
+    let edit = no_part.jobctl(["edit", &waiting, "--priority", "1"]);
+    let refused = edit.run().exits(7).complains_once();
     refused.stderr_has("`jobctl grants --role ROLE --as SET` prints what a role needs");
 }
 
@@ -147,7 +153,8 @@ fn owners_and(more: &[&'static str]) -> Vec<&'static str> {
     OWNERS.iter().chain(more).copied().collect()
 }
 
-const TABLES: [&str; 5] =
+/// Tables with columns that a viewer may not read.
+const TABLES_WITH_SECRETS: [&str; 5] =
     ["job_runs", "job_definitions", "job_attempts", "job_effects", "job_locked_runs"];
 
 /// Statements on the trail that only the owner may execute.
@@ -157,14 +164,16 @@ const FORGE: [&str; 3] = [
     "INSERT INTO jobctl.job_events (action, recorded_at) VALUES ('prune', now())",
 ];
 
+/// Stores a lease in place of a locked run, as only workers may.
 const KEEP: &str = "INSERT INTO jobctl.job_locked_runs (run_id, attempt, worker, started_at, \
     locked_until) VALUES (1, 1, 'w', now(), now())";
 
+/// Calls a function that only workers may call.
 const FIRE: &str = "SELECT jobctl.fire(1, now(), '', '', now(), '{}', '0', 0)";
 
 #[test]
 fn a_role_without_grants_may_do_nothing() {
-    let db = db_with_something_of_everything();
+    let db = db_with_jobs_and_runs();
     let role = Role::new(&db);
     let statements = owners_and(&[
         FIRE,
@@ -283,10 +292,11 @@ fn a_worker_moves_runs_but_cannot_change_their_work() {
 /// could start a run more often than `max_attempts` allows.
 #[test]
 fn a_worker_may_uncount_one_attempt_and_only_when_it_releases_the_run() {
-    let db = db_with_something_of_everything();
+    let db = db_with_jobs_and_runs();
     let worker = Role::granted(&db, "worker");
     let run = db.enqueue(["a"]);
-    // Whether the worker may set the columns `after` of a run that has the columns `before`.
+    // Returns whether the worker may set the columns `after` of a run with the columns `before`. If
+    // not, one of two constraints must be the reason.
     let may_update = |before: &str, after: &str| {
         db.execute(&format!("UPDATE jobctl.job_runs SET {before} WHERE id = {run}"));
         let mut client = worker.client();
@@ -337,7 +347,7 @@ fn a_worker_may_uncount_one_attempt_and_only_when_it_releases_the_run() {
 /// lengths, so a worker that writes the longest texts slows no command down.
 #[test]
 fn the_longest_texts_that_a_worker_may_write_break_no_listing() {
-    let db = db_with_something_of_everything();
+    let db = db_with_jobs_and_runs();
     let worker = Role::granted(&db, "worker");
     let long = "repeat('x', 1048576)";
     let mut client = worker.client();
@@ -348,8 +358,8 @@ fn the_longest_texts_that_a_worker_may_write_break_no_listing() {
              WHERE status = 'dead'"
         ))
         .unwrap();
-    // Adds an attempt whose texts have these lengths.
-    let history = |worker: usize, error_type: usize, error: usize, output: usize| {
+    // Returns a statement that inserts an attempt whose texts have these lengths.
+    let insert_attempt = |worker: usize, error_type: usize, error: usize, output: usize| {
         format!(
             "INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at,
                  outcome, error_type, error, output)
@@ -358,14 +368,16 @@ fn the_longest_texts_that_a_worker_may_write_break_no_listing() {
              FROM jobctl.job_attempts"
         )
     };
-    let [of_name, of_code, of_text] = [255, 100, 1_048_576];
-    client.batch_execute(&history(of_name, of_code, of_text, of_text)).unwrap();
+    let [name_limit, code_limit, text_limit] = [255, 100, 1_048_576];
+    let longest = insert_attempt(name_limit, code_limit, text_limit, text_limit);
+    client.batch_execute(&longest).unwrap();
+
     // One character more is too long for each of the columns.
     let too_long = [
-        history(of_name + 1, 1, 1, 1),
-        history(1, of_code + 1, 1, 1),
-        history(1, 1, of_text + 1, 1),
-        history(1, 1, 1, of_text + 1),
+        insert_attempt(name_limit + 1, 1, 1, 1),
+        insert_attempt(1, code_limit + 1, 1, 1),
+        insert_attempt(1, 1, text_limit + 1, 1),
+        insert_attempt(1, 1, 1, text_limit + 1),
         "UPDATE jobctl.job_runs SET error_type = repeat('x', 101)".to_owned(),
         format!("UPDATE jobctl.job_runs SET last_error = {long} || 'x'"),
         format!("UPDATE jobctl.job_runs SET live_output = {long} || 'x'"),
@@ -379,6 +391,7 @@ fn the_longest_texts_that_a_worker_may_write_break_no_listing() {
         let constraint = error.as_db_error().unwrap().constraint().unwrap_or_default();
         assert!(constraint.starts_with("texts_are_"), "{statement}: {error}: {constraint}");
     }
+
     for command in [
         &["list"][..],
         &["list-dead"],
@@ -428,9 +441,7 @@ fn an_operator_manages_runs_but_cannot_choose_commands() {
 
 #[test]
 fn a_viewer_sees_no_payload_command_or_output() {
-    let base: Vec<String> =
-        TABLES.iter().map(|table| format!("SELECT * FROM jobctl.{table}")).collect();
-    let base: Vec<&str> = base.iter().map(String::as_str).collect();
+    let whole_tables = TABLES_WITH_SECRETS.map(|table| format!("SELECT * FROM jobctl.{table}"));
     assert_grants_allow_exactly(
         "viewer",
         &[
@@ -446,7 +457,7 @@ fn a_viewer_sees_no_payload_command_or_output() {
             "SELECT name, schedule, next_run_at FROM jobctl.job_definitions",
         ],
         &[
-            base.as_slice(),
+            &whole_tables.each_ref().map(String::as_str)[..],
             OWNERS,
             &[
                 FIRE,
@@ -490,7 +501,8 @@ fn the_views_and_tables_that_a_viewer_may_read_whole_have_no_secret_column() {
 
 #[test]
 fn remedies_say_if_only_an_operator_may_run_them() {
-    let db = db_with_something_of_everything();
+    let db = db_with_jobs_and_runs();
+    // Two findings: a dead run, and no worker has ever ticked.
     db.execute("DELETE FROM jobctl.job_workers");
     let remedies = |part| {
         let check = Role::granted(&db, part).jobctl(["check", "--json"]).run().exits(1);
@@ -500,14 +512,16 @@ fn remedies_say_if_only_an_operator_may_run_them() {
         [of("runs_dead"), of("worker_missing")]
     };
     let [dead, missing] = remedies("operator");
-    assert!(dead.as_str().unwrap().starts_with("`jobctl list-dead --job "), "{dead}");
-    let viewers = format!("as an operator: {}", dead.as_str().unwrap());
-    assert_eq!(remedies("viewer"), [viewers.into(), missing]);
+    let list_dead = dead.as_str().unwrap();
+    assert!(list_dead.starts_with("`jobctl list-dead --job "), "{list_dead}");
+    // A viewer may not list dead runs. The remedy for the missing worker needs no role.
+    let for_viewer = format!("as an operator: {list_dead}");
+    assert_eq!(remedies("viewer"), [for_viewer.into(), missing]);
 }
 
 #[test]
 fn an_enqueuer_can_only_enqueue_from_the_command_line() {
-    let db = db_with_something_of_everything();
+    let db = db_with_jobs_and_runs();
     let role = Role::granted(&db, "enqueuer");
     let id = role.jobctl(["enqueue", "a", "[1]", "--key", "k"]).run().success().stderr("").stdout;
     role.jobctl(["enqueue", "a", "[1]", "--key", "k"]).run().success().stdout(&id);
@@ -518,6 +532,7 @@ fn an_enqueuer_can_only_enqueue_from_the_command_line() {
         .stdin("{\"job_type\": \"a\"}\n{\"job_type\": \"a\"}\n")
         .run()
         .success();
+
     let id = id.trim();
     for refused in [
         &["enqueue", "shell", "--", "id"][..],
@@ -540,6 +555,7 @@ fn an_enqueuer_can_only_enqueue_from_the_command_line() {
     ] {
         role.jobctl(refused.iter().copied()).run().exits(7).stdout("").complains_once();
     }
+    // The run from before, the run with a key, and the two runs of the batch are unchanged.
     assert_eq!(
         db.query("SELECT count(*) FROM jobctl.job_runs WHERE job_type = 'a' AND status = 'queued'"),
         "4"
@@ -548,9 +564,9 @@ fn an_enqueuer_can_only_enqueue_from_the_command_line() {
 
 #[test]
 fn the_worker_grants_suffice_for_a_whole_tick() {
-    let db = db_with_something_of_everything();
+    let db = db_with_jobs_and_runs();
     let role = Role::granted(&db, "worker");
-    // A schedule that is due, a lost lease, a limited definition, a failure and a success.
+    // A due schedule, a lost lease, a limited definition, a failure, a success and an effect.
     db.apply(
         "[jobs.a]\nshell = 'cat'\n[jobs.nightly]\nshell = 'true'\nschedule = '@yearly'\n
          [jobs.limited]\nshell = 'true'\nmax_running = 1\n",
@@ -561,9 +577,10 @@ fn the_worker_grants_suffice_for_a_whole_tick() {
     );
     let [lost, good, bad] = ["true", "true", "exit 1"].map(|script| db.enqueue_script(script));
     db.execute(&format!(
-        "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, locked_by = 'elsewhere', \
-            started_at = now(),
-         locked_until = now() - interval '1 minute' WHERE id = {lost}"
+        "UPDATE jobctl.job_runs
+         SET status = 'running', attempts = 1, locked_by = 'elsewhere', started_at = now(),
+             locked_until = now() - interval '1 minute'
+         WHERE id = {lost}"
     ));
     let limited = db.enqueue(["limited"]);
     let effect = db.enqueue_script(&format!("'{}' once k -- true", env!("CARGO_BIN_EXE_jobctl")));
@@ -581,36 +598,35 @@ fn the_worker_grants_suffice_for_a_whole_tick() {
         db.query("SELECT count(*) FROM jobctl.job_effects WHERE completed_at IS NOT NULL"),
         "1"
     );
-    // Heartbeats, a cancelled run, and a claim that is released unstarted.
-    let long = db.enqueue_script("exec sleep 60");
+
+    // Heartbeats, and a run that is cancelled while it is running.
+    let cancelled = db.enqueue_script("exec sleep 60");
     let tick = role.jobctl(["tick", "--lease", "3s", "--concurrency", "1"]).spawn();
-    db.wait_for_status(long, "running");
-    let first = db.of_run(long, "locked_until");
-    wait_until("a heartbeat", || db.of_run(long, "locked_until") != first);
-    db.jobctl(["cancel", &long.to_string()]).run().success();
+    db.wait_for_status(cancelled, "running");
+    db.wait_for_renewals(cancelled, 1);
+    db.jobctl(["cancel", &cancelled.to_string()]).run().success();
     tick.wait().success();
-    assert_eq!(db.status(long), "cancelled");
-    let mine = db.enqueue(["shell", "--", "sleep", "60"]).to_string();
+    assert_eq!(db.status(cancelled), "cancelled");
+
+    // A run that the end of its tick interrupts.
+    let interrupted = db.enqueue(["shell", "--", "sleep", "60"]);
     let tick = role.jobctl(["tick", "--grace", "0s"]).spawn();
-    db.wait_for_status(mine.parse().unwrap(), "running");
+    db.wait_for_status(interrupted, "running");
     tick.signal(rustix::process::Signal::TERM);
     tick.wait().success();
-    assert_eq!(db.status(mine.parse().unwrap()), "queued");
-    for refused in [
-        &["retry", &mine][..],
-        &["cancel", &mine],
-        &["enqueue", "a"],
-        &["pause", "nightly"],
-        &["migrate"],
-    ] {
-        let finished = role.jobctl(refused.iter().copied()).run();
-        assert!(matches!(finished.status.code(), Some(7)) || refused == ["migrate"], "{finished}");
+    assert_eq!(db.status(interrupted), "queued");
+
+    // A worker may not use the commands of other roles.
+    let id = interrupted.to_string();
+    for refused in [&["retry", &id][..], &["cancel", &id], &["enqueue", "a"], &["pause", "nightly"]]
+    {
+        role.jobctl(refused.iter().copied()).run().exits(7);
     }
 }
 
 #[test]
 fn an_operator_lists_retries_cancels_pauses_and_settles() {
-    let db = db_with_something_of_everything();
+    let db = db_with_jobs_and_runs();
     let role = Role::granted(&db, "operator");
     let dead = db.query("SELECT id FROM jobctl.dead_runs");
     role.jobctl(["list-dead"]).run().success().stdout_has(&dead);
@@ -624,16 +640,20 @@ fn an_operator_lists_retries_cancels_pauses_and_settles() {
     // A running run can be asked to stop, and be taken from its worker.
     let running = db.enqueue(["a"]);
     db.execute(&format!(
-        "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, locked_by = 'w', started_at \
-            = now(),
-         locked_until = now() + interval '1 hour' WHERE id = {running}"
+        "UPDATE jobctl.job_runs
+         SET status = 'running', attempts = 1, locked_by = 'w', started_at = now(),
+             locked_until = now() + interval '1 hour'
+         WHERE id = {running}"
     ));
     role.jobctl(["cancel", &running.to_string()]).run().success();
     role.jobctl(["retry", "--force", &running.to_string()]).run().success();
+
     role.jobctl(["pause", "nightly"]).run().success();
     role.jobctl(["resume", "nightly"]).run().success();
     role.jobctl(["enqueue", "a"]).run().success();
     role.jobctl(["enqueue", "a", "--after", &running.to_string()]).run().success();
+
+    // An effect that is open: it is unknown whether it happened.
     db.execute("INSERT INTO jobctl.job_effects (key) VALUES ('open')");
     role.jobctl(["once", "--settle", "redo", "open"]).run().success();
     role.jobctl(["once", "open", "--", "true"]).run().success();
@@ -641,7 +661,7 @@ fn an_operator_lists_retries_cancels_pauses_and_settles() {
 
 #[test]
 fn an_operator_can_neither_choose_a_command_nor_execute_one() {
-    let db = db_with_something_of_everything();
+    let db = db_with_jobs_and_runs();
     let role = Role::granted(&db, "operator");
     let folder = crate::support::temp_dir();
     std::fs::write(folder.path().join("jobs.toml"), "[jobs.a]\nshell = 'id'\n").unwrap();
@@ -652,7 +672,7 @@ fn an_operator_can_neither_choose_a_command_nor_execute_one() {
 
 #[test]
 fn every_role_except_the_enqueuer_reads_the_status() {
-    let db = db_with_something_of_everything();
+    let db = db_with_jobs_and_runs();
     for part in ["viewer", "worker", "operator"] {
         let role = Role::granted(&db, part);
         role.jobctl(["status"]).run().success().stdout_has("job\tnightly\t");
@@ -674,8 +694,9 @@ fn every_role_except_the_enqueuer_reads_the_status() {
     Role::granted(&db, "viewer").jobctl(["next"]).run().success().stdout_has("nightly");
 }
 
-/// The value for a parameter of a function of the schema, with which it would read or change
-/// something that most roles may not.
+/// Returns a value in SQL for a parameter of a function of the schema. With these values, the
+/// function would read or change something that most roles may not. `due` is the next time of
+/// `nightly`, and `times` an array of it.
 fn argument<'a>(name: &str, kind: &str, due: &'a str, times: &'a str) -> &'a str {
     match name {
         "after" if kind == "bigint[]" => "'{1}'",
@@ -753,7 +774,9 @@ fn argument<'a>(name: &str, kind: &str, due: &'a str, times: &'a str) -> &'a str
     }
 }
 
-/// The rows that most roles may neither read nor change.
+/// Reads what most roles may not change. The columns, from 0: the runs of before (up to `last`),
+/// the number of new runs except those of `nightly`, the number of new runs, the schedule of an
+/// application, the effects and the definitions.
 const PROTECTED: &str = "SELECT
     (SELECT md5(string_agg(run::text, ';' ORDER BY id)) FROM jobctl.job_runs AS run
          WHERE id <= {last}),
@@ -772,6 +795,7 @@ fn null_in_any_parameter_of_any_function_gives_no_role_a_right() {
         "[jobs.closed]\nshell = 'cat'\nenqueuers = []\npayload = { pin = 'SECRET' }\n
          [jobs.nightly]\nshell = 'cat'\nschedule = '@yearly'\npayload = { pin = 'SECRET' }\n",
     );
+    // Most roles may neither read `SECRET` nor enqueue `closed`.
     let taken = ["--key", "taken", "--key-scope", "live", "--in", "1h"];
     let last = db.enqueue(["closed", "\"SECRET\""].into_iter().chain(taken)).to_string();
     db.execute(
@@ -785,6 +809,8 @@ fn null_in_any_parameter_of_any_function_gives_no_role_a_right() {
         "SELECT quote_literal(next_run_at) FROM jobctl.job_definitions WHERE name = 'nightly'";
     let due = db.query(due);
     let times = format!("ARRAY[{due}]");
+
+    // Each function of the schema, with the names and types of its parameters.
     let mut client = db.client();
     let functions = client
         .query(
@@ -796,6 +822,9 @@ fn null_in_any_parameter_of_any_function_gives_no_role_a_right() {
             &[],
         )
         .unwrap();
+
+    // Calls of each function: with values, with NULL in all parameters, and with each kind of NULL
+    // in one of them.
     let mut calls = Vec::new();
     for function in &functions {
         let [name, names, types] = [0, 1, 2];
@@ -825,6 +854,9 @@ fn null_in_any_parameter_of_any_function_gives_no_role_a_right() {
             }
         }
     }
+
+    // Executes a call as a role. Returns its answer or error, and what `PROTECTED` reads before the
+    // rollback.
     let mut run = |role: &str, call: &str| {
         client.batch_execute(&format!("BEGIN; SET LOCAL ROLE {role}")).unwrap();
         let said = client.simple_query(call).map_or_else(
@@ -852,17 +884,21 @@ fn null_in_any_parameter_of_any_function_gives_no_role_a_right() {
         (said, [0, 1, 2, 3, 4, 5].map(|at| row.get(at).unwrap_or_default().to_owned()))
     };
     let (_, before) = run("postgres", "SELECT");
-    // The calls are worth a check: as the owner they read the secret and change the rows.
+
+    // Check the calls themselves: as the owner, they read the secret and change the rows.
     let owners: Vec<_> = calls.iter().map(|call| run("postgres", call)).collect();
     assert!(owners.iter().any(|(said, _)| said.contains("SECRET")));
     for at in [0, 2, 3] {
         assert!(owners.iter().any(|(_, after)| after[at] != before[at]), "{at}");
     }
+
+    // As each role, they read no secret and change no row, except what the role may change.
     let mut roles = vec![("no set", Role::new(&db))];
     roles.extend(PARTS.map(|part| (part, Role::granted(&db, part))));
     let mut otherwise = String::new();
     for (part, role) in &roles {
-        // A worker fires schedules; an operator may enqueue, replace and unschedule.
+        // The columns of `PROTECTED` that the role may not change. A worker fires schedules, so it
+        // adds runs of `nightly`. An operator may enqueue, replace and unschedule.
         let kept: &[usize] = match *part {
             "worker" => &[0, 1, 3, 4, 5],
             "operator" => &[4, 5],
@@ -884,10 +920,11 @@ fn null_in_any_parameter_of_any_function_gives_no_role_a_right() {
 
 #[test]
 fn a_change_by_a_function_names_its_owner_beside_the_login() {
-    let db = db_with_something_of_everything();
-    let [operator, victim] = ["operator", "operator"].map(|part| Role::granted(&db, part));
-    db.execute(&format!("CREATE SCHEMA trap AUTHORIZATION {}", operator.name()));
-    operator
+    let db = db_with_jobs_and_runs();
+    let [owner, caller] = ["operator", "operator"].map(|part| Role::granted(&db, part));
+    // The function of one operator changes something with that operator's rights, whoever calls it.
+    db.execute(&format!("CREATE SCHEMA trap AUTHORIZATION {}", owner.name()));
+    owner
         .client()
         .batch_execute(
             "CREATE FUNCTION trap.spring() RETURNS void LANGUAGE sql SECURITY DEFINER AS $$
@@ -896,20 +933,20 @@ fn a_change_by_a_function_names_its_owner_beside_the_login() {
              GRANT USAGE ON SCHEMA trap TO PUBLIC",
         )
         .unwrap();
-    victim.jobctl(["pause", "nightly"]).run().success();
-    victim.client().batch_execute("SELECT trap.spring()").unwrap();
-    let (operator, victim) = (operator.name(), victim.name());
+    caller.jobctl(["pause", "nightly"]).run().success();
+    caller.client().batch_execute("SELECT trap.spring()").unwrap();
+    let (owner, caller) = (owner.name(), caller.name());
     let by = "SELECT recorded_by FROM jobctl.job_events WHERE action = 'pause' ORDER BY id";
-    assert_eq!(db.query(by), format!("{victim}\n{victim} as {operator}"));
+    assert_eq!(db.query(by), format!("{caller}\n{caller} as {owner}"));
     assert_eq!(
         db.query("SELECT recorded_by FROM jobctl.job_holds"),
-        format!("{victim} as {operator}")
+        format!("{caller} as {owner}")
     );
 }
 
 #[test]
 fn an_operator_cannot_replace_a_payload_through_the_scope_of_its_key() {
-    let db = db_with_something_of_everything();
+    let db = db_with_jobs_and_runs();
     let operator = Role::granted(&db, "operator");
     let retained = db.enqueue(["a", "[1]", "--key", "r", "--in", "1h"]);
     let live = db.enqueue(["a", "[1]", "--key", "l", "--key-scope", "live", "--in", "1h"]);
@@ -921,9 +958,12 @@ fn an_operator_cannot_replace_a_payload_through_the_scope_of_its_key() {
             assert_eq!(refused.constraint(), Some("key_scope_only_follows_a_replacement"), "{sql}");
         }
     }
-    // Only a run that is running can be replaced.
+
+    // The scope `replaced` is for runs that were replaced while they were running.
     let sql = format!("UPDATE jobctl.job_runs SET key_scope = 'replaced' WHERE id = {live}");
     operator.client().batch_execute(&sql).unwrap_err();
+
+    // An enqueue does not replace a run with a retained key.
     let replace = "SELECT jobctl.enqueue('a', '[2]', key => 'r', key_scope => 'live', \
                    on_conflict => 'replace')";
     operator.client().batch_execute(replace).unwrap();
@@ -976,7 +1016,7 @@ fn grants_quote_any_role_name() {
 
 #[test]
 fn grants_combine_two_sets() {
-    let db = db_with_something_of_everything();
+    let db = db_with_jobs_and_runs();
     let role = Role::new(&db);
     let grants = jobctl(["grants", "--role", role.name(), "--as", "enqueuer", "--as", "viewer"])
         .run()
@@ -984,6 +1024,7 @@ fn grants_combine_two_sets() {
     db.execute(&grants.stdout);
     role.jobctl(["enqueue", "a"]).run().success();
     role.jobctl(["status"]).run().success();
+    // The statements for one set take the other set back.
     role.grant("viewer");
     role.jobctl(["enqueue", "a"]).run().exits(7);
     role.jobctl(["status"]).run().success();
@@ -1021,6 +1062,7 @@ fn a_job_enqueues_with_both_sets_of_grants() {
         tick.env("DATABASE_URL", &url).run().success();
     };
     let next = "SELECT string_agg(status, ',') FROM jobctl.job_runs WHERE job_type = 'next'";
+    // As a worker only, the job may not enqueue. Its error names the remedy.
     let denied = db.enqueue(["first"]);
     tick();
     assert_eq!(db.status(denied), "dead");
@@ -1030,6 +1072,8 @@ fn a_job_enqueues_with_both_sets_of_grants() {
         .success()
         .stdout_has("permission denied")
         .stdout_has("`jobctl grants --role ROLE --as SET` prints what a role needs");
+
+    // As a worker and an enqueuer, it may.
     let words = ["grants", "--role", worker.name(), "--as", "worker", "enqueuer"];
     db.execute(&jobctl(words).run().success().stdout);
     db.enqueue(["first"]);

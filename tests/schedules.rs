@@ -14,7 +14,7 @@ fn define_yearly_job(db: &TestDb, keys: &str) {
     db.apply(&format!("[jobs.yearly]\nshell = 'true'\nschedule = '@yearly'\n{keys}\n"));
 }
 
-/// Inserts definitions; `next`, their next time, is an expression of SQL.
+/// Inserts definitions, `job_1` and so on. `next`, their next time, is an expression of SQL.
 fn insert_definitions(db: &TestDb, count: usize, schedule: &str, next: &str) {
     db.execute(&format!(
         "INSERT INTO jobctl.job_definitions (name, kind, action, schedule, next_run_at)
@@ -57,13 +57,16 @@ fn a_due_schedule_is_fired_and_its_run_executed_in_the_same_tick() {
         "UPDATE jobctl.job_definitions SET next_run_at = date_trunc('day', now()) - \
         interval '22 hours'",
     );
-    db.jobctl(["tick"]).run().success().stderr_has("schedule nightly: fired, run 1");
+    let tick = db.jobctl(["tick"]).run().success();
+    let id: i64 = db.query("SELECT id FROM jobctl.job_runs").parse().unwrap();
+    tick.stderr_has(&format!("schedule nightly: fired, run {id}"));
+    // The job prints its payload and its nominal time.
     let expected = db.query(
         r#"SELECT '{"a": 1}' ||
                   to_char(scheduled_for AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
               FROM jobctl.job_runs"#,
     );
-    assert_eq!(db.of_attempt(1, 1, "output"), format!("{expected}\n"));
+    assert_eq!(db.of_attempt(id, 1, "output"), format!("{expected}\n"));
     assert_eq!(db.query("SELECT next_run_at > now() FROM jobctl.job_definitions"), "t");
 }
 
@@ -73,18 +76,19 @@ fn a_tick_fires_and_recovers_while_its_own_jobs_run() {
     let id = gate.enqueue(&db);
     let tick = db.jobctl(["tick", "--linger", "--lease", "3s", "--max-time", "1h"]).spawn();
     gate.wait_for_starts(1);
-    // From then on each renewal is sent a moment after the wake-up of the same interval.
+    // From then on, each wake is sent just before a renewal.
     db.wait_for_renewals(id, 2);
+    // A schedule becomes due, and another worker loses a run.
     define_yearly_job(&db, "");
     db.execute(&format!(
         "UPDATE jobctl.job_definitions SET next_run_at = {NEW_YEAR};
          INSERT INTO jobctl.job_runs (job_type, payload, status, attempts, locked_by, locked_until,
              started_at)
-         VALUES ('shell', '{{\"command\": \"true\"}}', 'running', 1, 'dead', \
-            now() - interval '1 second', now())"
+         VALUES ('shell', '{{\"command\": \"true\"}}', 'running', 1, 'gone',
+             now() - interval '1 second', now())"
     ));
     wait_until("the schedule to fire", || number_of_fired_runs(&db) == "1");
-    let lost = "SELECT count(*) FROM jobctl.job_runs WHERE locked_by = 'dead'";
+    let lost = "SELECT count(*) FROM jobctl.job_runs WHERE locked_by = 'gone'";
     wait_until("the run to be recovered", || db.query(lost) == "0");
     assert_eq!(db.status(id), "running");
     gate.open();
@@ -125,6 +129,7 @@ fn ten_ticks_at_once_fire_ten_thousand_schedules_once_each() {
 #[test]
 fn a_scheduled_run_is_for_any_worker_whatever_a_null_in_an_array_means() {
     let db = TestDb::new();
+    // With this setting, the text `{NULL}` would be an array with the name of a worker.
     db.execute(&format!("ALTER DATABASE {} SET array_nulls = off", db.name()));
     insert_definitions(&db, 1, "0 0 1 1 *", NEW_YEAR);
     db.jobctl(["tick", "--quiet", "--queue", "none"]).run().success();
@@ -136,7 +141,7 @@ fn a_locked_schedule_delays_no_other() {
     let db = TestDb::new();
     insert_definitions(&db, 600, "0 * * * *", "date_trunc('hour', now())");
     let mut session = db.client();
-    // A transaction locks all schedules; then one in the middle of the first batch; then none.
+    // A transaction locks all schedules, then one of the first batch, then none.
     for (locked, runs) in [("true", "0"), ("name = 'job_7'", "599"), ("false", "600")] {
         let mut edit = session.transaction().unwrap();
         edit.execute(
@@ -172,10 +177,11 @@ fn catch_up_decides_how_many_missed_times_fire() {
         make_due_since(&db, "3 hours");
         db.tick_that_starts_nothing().run().success();
         assert_eq!(number_of_fired_runs(&db), runs.to_string(), "{catch_up}");
-        // The newest fired and the others were counted; a minute may have passed meanwhile.
+        // The newest times fired.
         let newest =
             "SELECT max(scheduled_for) > now() - interval '2 minutes' FROM jobctl.job_runs";
         assert_eq!(db.query(newest), "t", "{catch_up}");
+        // The others were counted: three hours have 181 times, and a minute may have passed since.
         let skipped = format!(
             "SELECT skipped_fires + {runs} BETWEEN 181 AND 182 FROM jobctl.job_definitions"
         );
@@ -226,6 +232,7 @@ fn a_schedule_whose_runs_cannot_be_stored_stops_no_other() {
         "job_1\njob_3"
     );
     assert_eq!(db.status(id), "succeeded");
+
     // The schedule of `job_2` is put off: the next tick does not try it, and its time is not lost.
     db.jobctl(["tick"]).run().success().stderr("");
     db.execute(
@@ -239,10 +246,11 @@ fn a_schedule_whose_runs_cannot_be_stored_stops_no_other() {
 fn a_time_whose_run_id_is_taken_does_not_count_as_fired() {
     let db = TestDb::new();
     define_yearly_job(&db, "overlap = 'allow'");
+    // Another program has inserted the runs 1 to 3 with ids of its own, so the first three ids that
+    // the sequence yields are taken.
     db.execute(
-        "INSERT INTO jobctl.job_runs (id, job_type, status, finished_at) SELECT n, 'shell', \
-         'succeeded', now()
-         FROM generate_series(1, 3) AS n",
+        "INSERT INTO jobctl.job_runs (id, job_type, status, finished_at)
+         SELECT n, 'shell', 'succeeded', now() FROM generate_series(1, 3) AS n",
     );
     make_due_since(&db, "0");
     db.tick_that_starts_nothing().run().success().stderr_has("run 4");
@@ -262,6 +270,7 @@ fn apply_fixes_a_schedule_whose_runs_cannot_be_stored() {
          ALTER TABLE jobctl.job_runs ADD CONSTRAINT not_seven CHECK (max_attempts <> 7)",
     );
     let folder = temp_dir();
+    // `apply` changes the definition before a tick has tried to fire the schedule.
     std::fs::write(folder.path().join("jobs.toml"), job(8)).unwrap();
     let applied = db.jobctl(["apply", "jobs.toml"]).current_dir(folder.path()).run().success();
     applied.stdout_has("change\ta\tmax_attempts\t7\t8\n").stderr("");
@@ -281,6 +290,7 @@ fn apply_of_the_same_file_lets_a_schedule_that_was_put_off_fire() {
     );
     db.jobctl(["tick"]).run().success().stderr_has("does not fire");
     db.execute("ALTER TABLE jobctl.job_runs DROP CONSTRAINT none");
+    // Nothing changes in the definition.
     assert_eq!(db.apply(job), "");
     db.jobctl(["tick"]).run().success().stderr_has("schedule a: fired");
 }
@@ -312,6 +322,7 @@ fn overlap_skip_skips_a_time_while_the_last_run_is_not_finished() {
         if overlap == "skip" {
             second.stderr_has("not fired, its last run is not finished");
             assert_eq!(db.query("SELECT skipped_fires > 0 FROM jobctl.job_definitions"), "t");
+
             // After a tick has executed the waiting run, the next time fires.
             db.jobctl(["tick"]).run().success();
             db.execute(
@@ -328,8 +339,8 @@ fn overlap_skip_skips_a_time_while_the_last_run_is_not_finished() {
 fn a_schedule_with_an_invalid_expression_is_logged_once_and_stops_no_other() {
     let db = TestDb::new();
     db.apply(
-        "[jobs.broken]\nshell = 'true'\nschedule = '@hourly'\n[jobs.whole]\nshell = \
-         'true'\nschedule = '@hourly'\n",
+        "[jobs.broken]\nshell = 'true'\nschedule = '@hourly'\n\
+         [jobs.whole]\nshell = 'true'\nschedule = '@hourly'\n",
     );
     db.execute(
         "UPDATE jobctl.job_definitions SET next_run_at = date_trunc('hour', now());
@@ -355,6 +366,7 @@ fn a_fixed_schedule_fires_the_time_that_it_missed() {
             "UPDATE jobctl.job_definitions SET schedule = 'sometimes', next_run_at = \
             date_trunc('year', now())",
         );
+        // This tick puts the schedule off, with its due time.
         db.jobctl(["tick"]).run().success().stderr_has("does not fire");
         if fixed_by_file {
             db.apply(&job("@yearly"));
@@ -390,6 +402,7 @@ fn a_definition_that_another_program_inserted_gets_its_first_time_from_the_tick(
 #[test]
 fn a_schedule_that_never_fires_is_logged_and_put_off() {
     let db = TestDb::new();
+    // February has no 30th day.
     insert_definitions(&db, 1, "0 0 30 2 *", "NULL");
     db.jobctl(["tick"])
         .run()
@@ -438,8 +451,8 @@ fn apply_says_how_many_due_times_the_new_definition_fires_and_a_tick_fires_them(
     ] {
         let db = TestDb::new();
         db.apply(&job(all));
+        // No run starts.
         db.jobctl(["hold", "--all"]).run().success();
-        // Whole minutes, but never close to the next one.
         make_due_since(&db, "50 minutes");
         std::fs::write(&file, &after).unwrap();
         let apply = |flags: &[&str]| {
@@ -447,6 +460,7 @@ fn apply_says_how_many_due_times_the_new_definition_fires_and_a_tick_fires_them(
             let apply = db.jobctl(["apply", file.to_str().unwrap(), "--yes", "--json"]).args(prune);
             apply.args(flags.iter().copied()).run().success().stdout
         };
+        // Returns the first due time and the number of runs that `apply` has said.
         let due = |answer: &str| {
             let rows: Vec<serde_json::Value> = serde_json::from_str(answer).unwrap();
             let mut due = rows.iter().filter(|row| row["change"] == "due");
@@ -455,9 +469,10 @@ fn apply_says_how_many_due_times_the_new_definition_fires_and_a_tick_fires_them(
                 (row["due_at"].as_str().unwrap().to_owned(), row["due_runs"].as_u64().unwrap())
             })
         };
-        let seen = "SELECT to_char(next_run_at AT TIME ZONE 'UTC', \
-            'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"') FROM jobctl.job_definitions";
-        let seen = db.query(seen);
+        let due_since = db.query(
+            "SELECT to_char(next_run_at AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')
+             FROM jobctl.job_definitions",
+        );
         let (planned, applied) = (due(&apply(&["--dry-run"])), due(&apply(&[])));
         assert_eq!(number_of_fired_runs(&db), "0", "{after}");
         db.jobctl(["tick"]).run().success();
@@ -468,8 +483,8 @@ fn apply_says_how_many_due_times_the_new_definition_fires_and_a_tick_fires_them(
             continue;
         };
         for (since, runs) in [planned.unwrap(), applied.unwrap()] {
-            assert_eq!(since, seen, "{after}");
-            // The minute may have ended meanwhile.
+            assert_eq!(since, due_since, "{after}");
+            // The minute may have ended meanwhile: then one more time is due.
             assert!(runs == fires || runs == fires + 1 && fires > 1, "{after}: {runs}");
         }
         assert!(fired == fires || fired == fires + 1 && fires > 1, "{after}: {fired}");
@@ -477,7 +492,7 @@ fn apply_says_how_many_due_times_the_new_definition_fires_and_a_tick_fires_them(
 }
 
 #[test]
-fn applying_the_same_file_again_leaves_a_due_time_due() {
+fn applying_a_file_with_the_same_schedule_keeps_the_next_time() {
     let db = TestDb::new();
     define_yearly_job(&db, "timeout = '1m'");
     let next = "SELECT next_run_at FROM jobctl.job_definitions";
@@ -490,8 +505,8 @@ fn applying_the_same_file_again_leaves_a_due_time_due() {
 fn a_spread_delays_each_job_by_a_fixed_time() {
     let db = TestDb::new();
     db.apply(
-        "[jobs.a]\nshell = 'true'\nschedule = '@hourly'\nspread = '1h'\n[jobs.b]\nshell = \
-        'true'\nschedule = '@hourly'\nspread = '1h'\n",
+        "[jobs.a]\nshell = 'true'\nschedule = '@hourly'\nspread = '1h'\n\
+         [jobs.b]\nshell = 'true'\nschedule = '@hourly'\nspread = '1h'\n",
     );
     db.execute("UPDATE jobctl.job_definitions SET next_run_at = date_trunc('hour', now())");
     db.tick_that_starts_nothing().run().success();
@@ -505,8 +520,8 @@ fn a_spread_delays_each_job_by_a_fixed_time() {
 fn a_fired_run_copies_its_definition() {
     let db = TestDb::new();
     db.apply(
-        "[jobs.a]\nshell = 'cat; echo; echo $JOBCTL_SCHEDULED_FOR'\nschedule = '0 0 1 1 \
-         *'\npayload = { why = 'yearly' }\n\
+        "[jobs.a]\nshell = 'cat; echo; echo $JOBCTL_SCHEDULED_FOR'\nschedule = '0 0 1 1 *'\n\
+         payload = { why = 'yearly' }\n\
          queue = 'q'\npriority = 3\nmax_attempts = 2\nbackoff = 'fixed:1s'\n",
     );
     db.execute(&format!("UPDATE jobctl.job_definitions SET next_run_at = {NEW_YEAR}"));
@@ -525,20 +540,32 @@ fn a_fired_run_copies_its_definition() {
     );
 }
 
-/// Calls the function by which a tick fires a schedule, with these hours of 2026-01-01 as its due
-/// times and a number of other times that it `missed`. Returns how many runs it has enqueued.
+/// Returns a call of the function by which a tick fires a schedule, for a query on its definition.
+/// All arguments are expressions of SQL: the next time that the tick has `seen`, the `next` time
+/// after this call, an array of the `times` to fire, the `delay` of their runs, and how many other
+/// times were `missed`.
+fn fire(seen: &str, next: &str, times: &str, delay: &str, missed: &str) -> String {
+    format!(
+        "jobctl.fire(definition_id => id, seen => {seen}, schedule => schedule,
+             time_zone => time_zone, next => {next}, times => {times}, delay => {delay},
+             missed => {missed})"
+    )
+}
+
+/// The day after the next time of a definition.
+const A_DAY_LATER: &str = "next_run_at + interval '1 day'";
+
+/// Fires a schedule as a tick does, with these hours of 2026-01-01 as its due times and a number of
+/// other times that it `missed`. Returns how many runs were enqueued.
 fn call_fire(db: &TestDb, hours: &[u32], missed: u32) -> String {
     let times: Vec<_> = hours.iter().map(|hour| format!("'2026-01-01 {hour:02}:00Z'")).collect();
     db.execute(
         "UPDATE jobctl.job_definitions SET next_run_at = '2026-01-01 00:00Z', skipped_fires = 0,
              spread = '5 minutes'",
     );
-    db.query(&format!(
-        "SELECT cardinality(jobctl.fire(id, next_run_at, schedule, time_zone, next_run_at + \
-         interval '1 day',
-            ARRAY[{}]::timestamptz[], '5 minutes', {missed})) FROM jobctl.job_definitions",
-        times.join(", ")
-    ))
+    let times = format!("ARRAY[{}]::timestamptz[]", times.join(", "));
+    let fire = fire("next_run_at", A_DAY_LATER, &times, "'5 minutes'", &missed.to_string());
+    db.query(&format!("SELECT cardinality({fire}) FROM jobctl.job_definitions"))
 }
 
 #[test]
@@ -550,8 +577,8 @@ fn overlap_decides_whether_to_fire_while_the_last_run_is_unfinished() {
         db.execute(&format!("UPDATE jobctl.job_definitions SET overlap = '{overlap}'"));
         for status in STATUSES {
             db.execute("DELETE FROM jobctl.job_runs");
-            assert_eq!(call_fire(&db, &[1], 0), "1", "the first is always fired");
-            // The run of this fire is in the status when the second one comes.
+            assert_eq!(call_fire(&db, &[1], 0), "1", "the first time is always fired");
+            // The run of the first time is in this status when the second time is due.
             let columns = match status {
                 "running" => {
                     ", attempts = 1, locked_by = 'w', locked_until = now() + interval '1 hour'"
@@ -561,19 +588,11 @@ fn overlap_decides_whether_to_fire_while_the_last_run_is_unfinished() {
             };
             db.execute(&format!("UPDATE jobctl.job_runs SET status = '{status}' {columns}"));
             let skips = overlap == "skip" && ["queued", "running", "failed"].contains(&status);
-            assert_eq!(
-                call_fire(&db, &[2], 0),
-                if skips { "0" } else { "1" },
-                "{overlap} {status}"
-            );
-            assert_eq!(
-                db.query(
-                    "SELECT skipped_fires, next_run_at = '2026-01-02 00:00Z' FROM \
-                    jobctl.job_definitions"
-                ),
-                if skips { "1|t" } else { "0|t" },
-                "{overlap} {status}"
-            );
+            let (runs, skipped) = if skips { ("0", "1") } else { ("1", "0") };
+            assert_eq!(call_fire(&db, &[2], 0), runs, "{overlap} {status}");
+            let definition = "SELECT skipped_fires, next_run_at = '2026-01-02 00:00Z'
+                FROM jobctl.job_definitions";
+            assert_eq!(db.query(definition), format!("{skipped}|t"), "{overlap} {status}");
         }
         // A run enqueued by hand does not belong to the schedule.
         db.execute("DELETE FROM jobctl.job_runs");
@@ -586,6 +605,7 @@ fn overlap_decides_whether_to_fire_while_the_last_run_is_unfinished() {
 fn fire_enqueues_a_run_for_each_time_or_counts_it_as_skipped() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\nschedule = '0 0 1 1 *'\ncatch_up = 'all'\n");
+    // The overlap, the hours of which a run is enqueued, and the number of skipped times.
     for (overlap, fired, skipped) in
         [("allow", "1\n2\n3", 7), ("queue", "1\n2\n3", 7), ("skip", "3", 9)]
     {
@@ -605,6 +625,7 @@ fn fire_enqueues_a_run_for_each_time_or_counts_it_as_skipped() {
             "00:05:00",
             "the spread delays the run, not its nominal time"
         );
+        // Fired again, no time gets a second run.
         call_fire(&db, &[1, 2, 3], 0);
         assert_eq!(
             db.query("SELECT count(DISTINCT scheduled_for) = count(*) FROM jobctl.job_runs"),
@@ -618,50 +639,39 @@ fn fire_refuses_another_next_time_than_the_stored_one_and_disabled_or_paused_job
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\nschedule = '0 0 1 1 *'\n");
     db.execute(&format!("UPDATE jobctl.job_definitions SET next_run_at = {NEW_YEAR}"));
-    // The next time that a tick has seen, one second before the stored one.
-    let seen = "next_run_at - interval '1 second'";
     let fire_is_refused = |seen: &str| {
-        db.query(&format!(
-            "SELECT jobctl.fire(id, {seen}, schedule, time_zone, next_run_at + interval '1 day', \
-             ARRAY[{seen}], '0', 0)
-                IS NULL
-             FROM jobctl.job_definitions"
-        ))
+        let fire = fire(seen, A_DAY_LATER, &format!("ARRAY[{seen}]"), "'0'", "0");
+        db.query(&format!("SELECT {fire} IS NULL FROM jobctl.job_definitions"))
     };
-    assert_eq!(fire_is_refused(seen), "t");
-    for (column, value) in [("enabled", "false"), ("paused_at", "now()")] {
-        let was =
-            db.query(&format!("SELECT coalesce({column}::text, '') FROM jobctl.job_definitions"));
-        db.execute(&format!("UPDATE jobctl.job_definitions SET {column} = {value}"));
+    // The stored time is another one than the tick has seen.
+    assert_eq!(fire_is_refused("next_run_at - interval '1 second'"), "t");
+    // A column that stops the job, the value that stops it, and the usual value.
+    for (column, stopped, usual) in [("enabled", "false", "true"), ("paused_at", "now()", "NULL")] {
+        db.execute(&format!("UPDATE jobctl.job_definitions SET {column} = {stopped}"));
         assert_eq!(fire_is_refused("next_run_at"), "t", "{column}");
-        db.execute(&format!(
-            "UPDATE jobctl.job_definitions SET {column} = nullif('{was}', '')::{}",
-            if column == "enabled" { "boolean" } else { "timestamptz" }
-        ));
+        db.execute(&format!("UPDATE jobctl.job_definitions SET {column} = {usual}"));
     }
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
+    // Without any of these reasons, it fires.
     assert_eq!(fire_is_refused("next_run_at"), "f");
 }
 
 #[test]
 fn fire_refuses_times_that_no_schedule_yields() {
     let db = TestDb::new();
-    // Returns whether jobctl.fire accepts these arguments, and how many runs it makes. The schedule
-    // is due for two hours: each minute since then is one of its times.
-    let fires = |seen: &str, next: &str, times: &str| {
+    // Returns whether jobctl.fire accepts these times, and how many runs it makes. The schedule is
+    // due since two hours ago, so each minute since then is one of its times.
+    let fires = |times: &str| {
         db.execute(
-            "UPDATE jobctl.job_definitions SET next_run_at = date_trunc('minute', now()) - \
-             interval '2 hours';
+            "UPDATE jobctl.job_definitions
+             SET next_run_at = date_trunc('minute', now()) - interval '2 hours';
              DELETE FROM jobctl.job_runs",
         );
-        let fired = db.query(&format!(
-            "SELECT jobctl.fire(id, {seen}, schedule, time_zone, {next}, \
-             ARRAY({times})::timestamptz[], '0', 0) IS NOT NULL
-             FROM jobctl.job_definitions"
-        ));
+        let times = format!("ARRAY({times})::timestamptz[]");
+        let fire = fire("next_run_at", A_DAY_LATER, &times, "'0'", "0");
+        let fired = db.query(&format!("SELECT {fire} IS NOT NULL FROM jobctl.job_definitions"));
         (fired == "t", db.query("SELECT count(*) FROM jobctl.job_runs"))
     };
-    let (later, seen) = ("next_run_at + interval '1 day'", "next_run_at");
     let none = (false, "0".to_owned());
     // Each rule allows so many times at once, and not one more.
     for (catch_up, most) in [("skip", 1), ("one", 1), ("all:7", 7), ("all", 100)] {
@@ -675,29 +685,21 @@ fn fire_refuses_times_that_no_schedule_yields() {
                 "SELECT next_run_at + n * interval '1 minute' FROM generate_series(1, {count}) AS n"
             )
         };
-        assert_eq!(fires(seen, later, &times(most)), (true, most.to_string()), "{catch_up}");
-        assert_eq!(fires(seen, later, &times(most + 1)), none, "{catch_up}");
+        assert_eq!(fires(&times(most)), (true, most.to_string()), "{catch_up}");
+        assert_eq!(fires(&times(most + 1)), none, "{catch_up}");
     }
-    assert_eq!(
-        fires(seen, later, "SELECT next_run_at + interval '121 minutes'"),
-        none,
-        "the future"
-    );
-    assert_eq!(
-        fires(seen, later, "SELECT next_run_at - interval '1 minute'"),
-        none,
-        "before the time that was seen"
-    );
-    assert_eq!(
-        fires(seen, later, "SELECT next_run_at + interval '1 second'"),
-        none,
-        "between two minutes"
-    );
-    assert_eq!(fires(seen, later, "SELECT NULL::timestamptz"), none, "no time");
+    for (time, what) in [
+        ("next_run_at + interval '121 minutes'", "the future"),
+        ("next_run_at - interval '1 minute'", "before the time that was seen"),
+        ("next_run_at + interval '1 second'", "between two minutes"),
+        ("NULL::timestamptz", "no time"),
+    ] {
+        assert_eq!(fires(&format!("SELECT {time}")), none, "{what}");
+    }
 }
 
-/// The arguments are the times, the delay of their runs, which is at most `spread`, and how many
-/// times were missed, of at most 121 in two hours.
+/// A delay is at most the `spread` of the definition. In two hours, a schedule of each minute has
+/// 121 times.
 #[test]
 fn fire_refuses_a_wrong_array_delay_or_number_of_missed_times() {
     let db = TestDb::new();
@@ -705,64 +707,55 @@ fn fire_refuses_a_wrong_array_delay_or_number_of_missed_times() {
         "[jobs.a]\nshell = 'true'\nschedule = '* * * * *'\noverlap = 'skip'\ncatch_up = 'all'\n\
          spread = '1m'\n",
     );
-    let later = "next_run_at + interval '1 day'";
     db.execute(
         "UPDATE jobctl.job_definitions
          SET next_run_at = date_trunc('minute', now()) - interval '2 hours'",
     );
-    let changes = |times: &str, delay: &str, missed: &str| {
-        db.query(&format!(
-            "SELECT jobctl.fire(id, next_run_at, schedule, time_zone, {later}, {times},
-                 '{delay}', {missed}) IS NOT NULL
-             FROM jobctl.job_definitions"
-        ))
+    let fires = |times: &str, delay: &str, missed: &str| {
+        let fire = fire("next_run_at", A_DAY_LATER, times, &format!("'{delay}'"), missed);
+        db.query(&format!("SELECT {fire} IS NOT NULL FROM jobctl.job_definitions"))
     };
     let times = "ARRAY[next_run_at + interval '1 minute', next_run_at + interval '2 minutes']";
-    assert_eq!(changes(&format!("ARRAY[{times}]"), "0", "0"), "f", "two dimensions");
+    assert_eq!(fires(&format!("ARRAY[{times}]"), "0", "0"), "f", "two dimensions");
     for delay in ["-1000 years", "61 seconds", "-1 second", "-1 year 366 days"] {
-        assert_eq!(changes(times, delay, "0"), "f", "{delay}");
+        assert_eq!(fires(times, delay, "0"), "f", "{delay}");
     }
     for missed in ["-1", "122", "9223372036854775807", "NULL"] {
-        assert_eq!(changes(times, "0", missed), "f", "{missed}");
+        assert_eq!(fires(times, "0", missed), "f", "{missed}");
     }
-    // The largest true values.
-    assert_eq!(changes(times, "1 minute", "120"), "t");
+    // The largest values that can be true.
+    assert_eq!(fires(times, "1 minute", "120"), "t");
 }
 
 #[test]
 fn fire_refuses_a_next_time_that_no_schedule_yields() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\nschedule = '* * * * *'\noverlap = 'skip'\n");
-    let fires = |next: &str, times: &str| {
+    let is_refused =
+        |fire: &str| db.query(&format!("SELECT {fire} IS NULL FROM jobctl.job_definitions")) == "t";
+    let make_due = || {
         db.execute(
             "UPDATE jobctl.job_definitions
              SET next_run_at = date_trunc('minute', now()) - interval '2 hours'",
         );
-        let fired = db.query(&format!(
-            "SELECT jobctl.fire(id, next_run_at, schedule, time_zone, {next},
-                 ARRAY({times})::timestamptz[], '0', 0) IS NOT NULL
-             FROM jobctl.job_definitions"
-        ));
-        (fired == "t", db.query("SELECT count(*) FROM jobctl.job_runs"))
     };
-    let none = (false, "0".to_owned());
     let minute = "next_run_at + interval '1 minute'";
-    assert_eq!(fires(minute, &format!("SELECT {minute}")), none, "next could fire again");
+    make_due();
+    let fired_twice = fire("next_run_at", minute, &format!("ARRAY[{minute}]"), "'0'", "0");
+    assert!(is_refused(&fired_twice), "the next call could fire this minute again");
     let wrong =
         ["next_run_at", "next_run_at - interval '1 minute'", "next_run_at + interval '1 s'"];
     for next in wrong {
-        assert_eq!(fires(next, "SELECT next_run_at"), none, "next is {next}");
+        make_due();
+        let fire = fire("next_run_at", next, "ARRAY[next_run_at]", "'0'", "0");
+        assert!(is_refused(&fire), "next is {next}");
     }
+    assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
+
     db.execute("UPDATE jobctl.job_definitions SET next_run_at = NULL");
-    let first =
-        "SELECT jobctl.fire(id, NULL, schedule, time_zone, '2000-01-01', '{}', '0', 0) IS NULL
-         FROM jobctl.job_definitions";
-    assert_eq!(db.query(first), "t", "a first time long ago");
+    assert!(is_refused(&fire("NULL", "'2000-01-01'", "'{}'", "'0'", "0")), "a first time long ago");
     db.execute("UPDATE jobctl.job_definitions SET next_run_at = now() + interval '1 hour'");
-    let early =
-        "SELECT jobctl.fire(id, next_run_at, schedule, time_zone, NULL, '{}', '0', 0) IS NULL
-         FROM jobctl.job_definitions";
-    assert_eq!(db.query(early), "t", "not due yet");
+    assert!(is_refused(&fire("next_run_at", "NULL", "'{}'", "'0'", "0")), "not due yet");
 }
 
 #[test]
@@ -779,10 +772,11 @@ fn a_fire_computed_from_a_changed_schedule_does_nothing() {
         db.execute(&format!(
             "UPDATE jobctl.job_definitions SET next_run_at = {NEW_YEAR} - interval '1 year'"
         ));
+        // The proxy stops the tick after the statement that reads the schedules.
         let proxy = Proxy::to(&db);
         proxy.freeze_after("that may have to fire");
         let tick = jobctl(["tick", "--queue", "none"]).through(&proxy).spawn();
-        wait_until("the tick to have looked", || {
+        wait_until("the tick to read the schedules", || {
             proxy.is_frozen()
                 && db.query(
                     "SELECT count(*) FROM pg_stat_activity
@@ -800,8 +794,9 @@ fn a_fire_computed_from_a_changed_schedule_does_nothing() {
                  FROM jobctl.job_definitions"
             )),
             "t|0",
-            "{change}: the tick left it alone"
+            "{change}: the tick has changed nothing"
         );
+
         // The next tick fires by the new schedule.
         db.tick_that_starts_nothing().run().success();
         let next = match change {

@@ -45,7 +45,7 @@ const SETTINGS: &[(&str, &[&str])] = &[
     ("xmloption", &["document"]),
 ];
 
-/// The settings of the same categories that this test does not change, each group with the reason.
+/// The settings of the same categories that no round changes, each group with the reason.
 const LEFT_OUT: &[&str] = &[
     // Errors and `doctor` name them.
     "default_transaction_read_only",
@@ -116,7 +116,7 @@ const LINES: &str = r#"{"job_type": "a", "next": "0 9 * * FRI", "time_zone": "Eu
 {"job_type": "shell", "payload": {"command": "true"}, "run_at": "2100-01-05T09:30:00+01:00"}
 "#;
 
-/// Statements of an application.
+/// Statements of an application. They name the runs that the commands of `answers` enqueued.
 const STATEMENTS: &[&str] = &[
     "SELECT to_char(jobctl.next_time('09:00', days, 'Europe/Berlin', '2026-11-27 12:00Z')
          AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI')
@@ -167,7 +167,8 @@ fn without_times(value: &mut Value) {
     }
 }
 
-/// Runs every command of a user in a new database, and returns what they answer.
+/// Runs every command of a user in a new database, and returns what they answer. Only values that
+/// differ each time are left out, for example times.
 fn answers(db: &TestDb) -> Vec<String> {
     db.jobctl(["migrate"]).run().success();
     let folder = temp_dir();
@@ -178,12 +179,14 @@ fn answers(db: &TestDb) -> Vec<String> {
     let report = format!("report --output {}", file("report.html"));
     let commands = [
         &format!("apply {jobs} --yes --json"),
+        // These enqueue the runs 1 to 7.
         "enqueue a {\"n\":0.1,\"big\":1e20,\"s\":\"a\\\\b\\u00e9\"} --share I",
         "enqueue i_job --key I",
         "enqueue z --queue z",
         "enqueue b --queue w --priority -3 --timeout 90s",
         "enqueue a --run-at 2099-01-01T00:00:00Z --expires-in 40d",
         "enqueue --batch -",
+        // Only some of the later commands succeed. Errors are answers, too.
         "tick --dry-run --json",
         "tick --worker w1 --concurrency 1",
         "tick --worker w1 --concurrency 1",
@@ -233,6 +236,7 @@ fn answers(db: &TestDb) -> Vec<String> {
         "accept-restore",
         "migrate --dry-run",
     ];
+    // For `trail --by`, which ignores the case.
     db.execute(
         "INSERT INTO jobctl.job_events (action, job, host_user) VALUES ('hold', 'a', 'INIT@x')",
     );
@@ -257,6 +261,7 @@ fn answers(db: &TestDb) -> Vec<String> {
         let answer = format!("{command}: {} {stdout}{stderr}", said.status);
         answers.push(answer.replace(folder.path().to_str().unwrap(), ".").replace(db.name(), "db"));
     }
+
     for statement in STATEMENTS {
         let answer = db.try_query(statement).unwrap_or_else(|error| match error.as_db_error() {
             Some(error) => format!("{} {}", error.code().code(), error.message()),
@@ -264,6 +269,7 @@ fn answers(db: &TestDb) -> Vec<String> {
         });
         answers.push(format!("{statement}: {answer}"));
     }
+
     // Schedules of a definition and of an application fire.
     db.execute(
         "UPDATE jobctl.job_definitions SET next_run_at = date_trunc('minute', now())
@@ -274,6 +280,8 @@ fn answers(db: &TestDb) -> Vec<String> {
     let fired = "SELECT job_type, schedule, worker, queue FROM jobctl.job_runs
          WHERE scheduled_for IS NOT NULL ORDER BY job_type";
     answers.push(format!("fired: {}", db.query(fired)));
+
+    // The lines of an archive.
     let archive = file("archive");
     let prune = ["prune", "--older-than", "0s", "--dead-older-than", "0s", "--yes", "--archive"];
     db.jobctl(prune.into_iter().chain([archive.as_str()])).run().success();
@@ -284,24 +292,27 @@ fn answers(db: &TestDb) -> Vec<String> {
         without_times(&mut run);
         answers.push(run.to_string());
     }
+
     let doctor = db.jobctl(["doctor", "--json"]).run();
     let findings: Vec<Value> = serde_json::from_str(&doctor.stdout).unwrap();
     // The texts of other checks name the database and its settings.
-    let is_compared =
-        |it: &Value| ["objects", "grants", "schema"].contains(&it["check"].as_str().unwrap());
-    answers.extend(findings.iter().map(|it| match is_compared(it) {
-        true => it.to_string(),
-        false => format!("{} {}", it["check"], it["severity"]),
-    }));
+    for finding in findings {
+        let check = finding["check"].as_str().unwrap();
+        answers.push(if ["objects", "grants", "schema"].contains(&check) {
+            finding.to_string()
+        } else {
+            format!("{check} {}", finding["severity"])
+        });
+    }
     answers
 }
 
 #[track_caller]
-fn assert_same_answers(answers: &[String], usual: &[String], where_: &str) {
+fn assert_same_answers(answers: &[String], usual: &[String], database: &str) {
     for (answer, usual) in answers.iter().zip(usual) {
-        assert_eq!(answer, usual, "{where_}");
+        assert_eq!(answer, usual, "{database}");
     }
-    assert_eq!(answers.len(), usual.len(), "{where_}");
+    assert_eq!(answers.len(), usual.len(), "{database}");
 }
 
 #[test]
@@ -317,6 +328,7 @@ fn no_setting_of_a_database_or_a_role_changes_an_answer() {
     );
     let unknown: Vec<_> = settable.lines().filter(|name| !known.contains(name)).collect();
     assert!(unknown.is_empty(), "settings of this PostgreSQL that no test knows: {unknown:?}");
+
     // Each setting has one or more values that differ from the default. A round sets one value of
     // each.
     let usual = answers(&usual);
@@ -333,6 +345,7 @@ fn no_setting_of_a_database_or_a_role_changes_an_answer() {
             .collect();
         db.execute(&set);
         assert_same_answers(&answers(&db), &usual, &set);
+        // Whatever `default_table_access_method` is, the tables have the usual access method.
         let methods = "SELECT DISTINCT amname FROM pg_class JOIN pg_am ON pg_am.oid = relam
              WHERE relnamespace = 'jobctl'::regnamespace AND relkind = 'r'";
         assert_eq!(db.query(methods), "heap");
@@ -341,6 +354,7 @@ fn no_setting_of_a_database_or_a_role_changes_an_answer() {
 
 #[test]
 fn errors_in_any_script_differ_in_a_database_with_the_locale_c() {
+    // `encoded` creates a database with the locale C, which knows only ASCII letters.
     let db = TestDb::encoded("UTF8");
     db.jobctl(["migrate"]).run().success();
     for error in ["нет места на диске", "соединение разорвано", "ディスクがいっぱいです"]
@@ -365,6 +379,7 @@ fn no_locale_of_a_database_changes_an_answer() {
             Err(why) => leave_out("databases with an ICU locale", &format!("{why:?}")),
         }
     }
+
     // A letter beyond ASCII has the case of the locale.
     let Ok(db) = TestDb::with_icu_locale("tr-TR") else { return };
     db.jobctl(["migrate"]).run().success();
@@ -376,7 +391,6 @@ fn no_locale_of_a_database_changes_an_answer() {
     }
 }
 
-/// The session of each transaction has these values, whatever the database sets.
 #[test]
 fn a_transaction_pins_the_settings_that_change_a_meaning() {
     let db = TestDb::new();
@@ -392,6 +406,7 @@ fn a_transaction_pins_the_settings_that_change_a_meaning() {
     for (name, foreign, _) in pins {
         db.execute(&format!("ALTER DATABASE {} SET {name} = {foreign}", db.name()));
     }
+    // A trigger notes the settings of the transaction that inserts a run.
     db.execute(
         "CREATE TABLE seen (name text, value text);
          CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN
@@ -409,6 +424,7 @@ fn a_transaction_pins_the_settings_that_change_a_meaning() {
 #[test]
 fn a_day_has_24_hours_in_the_functions_for_applications() {
     let db = TestDb::new();
+    // In this zone, a day of October has 25 hours.
     db.execute(&format!(
         "ALTER DATABASE {} SET TimeZone = 'Europe/Berlin';
          INSERT INTO jobctl.job_definitions
@@ -424,8 +440,9 @@ fn a_day_has_24_hours_in_the_functions_for_applications() {
     );
     let day = "SELECT extract(epoch FROM expires_at - run_at)::integer FROM jobctl.job_runs";
     assert_eq!(db.query(day), "86400\n86400");
-    // A run that waits for another one expires as much later as it starts later. One of these times
-    // has another offset to UTC than the present.
+
+    // A run that waits for another run expires as much later as it starts later. The deletion of
+    // run 90 starts the other two. In January or in July, the offset to UTC is not that of today.
     db.execute(
         "DELETE FROM jobctl.job_runs;
          INSERT INTO jobctl.job_runs (id, job_type) VALUES (90, 'a');
@@ -449,7 +466,8 @@ fn tables(db: &TestDb) -> Vec<String> {
     tables.lines().map(str::to_owned).collect()
 }
 
-/// Switches row level security on, also for the owner, and hides rows by a policy or all of them.
+/// Switches row level security on for a table, also for its owner. `policy` is a condition on the
+/// rows that stay visible; an empty text hides all rows.
 fn hide_rows(db: &TestDb, table: &str, policy: &str) {
     let policy = match policy {
         "" => String::new(),
@@ -506,17 +524,17 @@ fn row_level_security_is_an_error_that_names_the_table_and_no_run_ends() {
     for policy in ["", "false", "id < 0"] {
         for table in ["job_definitions", "job_runs"] {
             hide_rows(&db, table, policy);
-            let all = [&owner, &worker, &operator];
-            for role in all {
+            let ticking = [&owner, &worker, &operator];
+            for role in ticking {
                 role.jobctl(["tick"])
                     .run()
                     .exits(7)
                     .complains_once()
                     .stderr_has(&error_that_names(table));
             }
-            for role in all.into_iter().chain([&viewer]) {
-                let other = if table == "job_runs" { "list" } else { "next" };
-                for command in ["check", "status", other] {
+            for role in ticking.into_iter().chain([&viewer]) {
+                let list = if table == "job_runs" { "list" } else { "next" };
+                for command in ["check", "status", list] {
                     let said = role.jobctl([command]).run();
                     // A viewer may not read all columns of a list.
                     if !said.stderr.contains("permission denied") {
@@ -534,17 +552,18 @@ fn row_level_security_is_an_error_that_names_the_table_and_no_run_ends() {
             show_rows_again(&db, table);
         }
     }
-    // Every other table.
+
+    // Hidden rows of any table make at least one command fail.
     for table in tables(&db) {
         hide_rows(&db, &table, "false");
         let commands =
             ["check", "list", "status", "failures", "trail", "once --list", "hold --list"];
-        // Only ticks read it.
+        // Only ticks read this table.
         let commands = if table == "job_predecessors" { ["tick"; 7] } else { commands };
         let said = commands.map(|command| owner.jobctl(command.split(' ')).run());
         let named = said.iter().filter(|said| said.stderr.ends_with(&error_that_names(&table)));
         if ["job_lock_slots", "job_share_rates"].contains(&&*table) {
-            // Only claims read them.
+            // Only claims read these tables.
             owner.jobctl(["tick"]).run().exits(7).stderr_has(&error_that_names(&table));
         } else {
             assert!(named.count() > 0, "{table}");
@@ -557,6 +576,8 @@ fn row_level_security_is_an_error_that_names_the_table_and_no_run_ends() {
         assert!(findings.contains(&expected), "{findings}");
         show_rows_again(&db, &table);
     }
+
+    // No run was lost meanwhile.
     owner.jobctl(["tick"]).run().success();
     assert_eq!(db.query("SELECT DISTINCT status FROM jobctl.job_runs"), "succeeded");
 }
@@ -605,6 +626,7 @@ fn no_function_answers_as_if_hidden_rows_did_not_exist() {
         assert!(error.message().contains(table), "{call}: {error}");
         show_rows_again(&db, table);
     }
+
     // The owner deletes a run, and a trigger its history. That must fail, too.
     owner.jobctl(["tick"]).run().success();
     hide_rows(&db, "job_attempts", "false");

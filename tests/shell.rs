@@ -8,12 +8,14 @@ use serde_json::{Value, json};
 use crate::cron;
 use crate::support::{Gate, Role, TestDb, jobctl, leave_out, process, temp_dir, wait_until};
 
+/// Enqueues a command with this payload, and returns the run's id.
 fn enqueue(db: &TestDb, payload: &Value) -> i64 {
     // Through a pipe: an argument has a shorter limit than a payload.
     let enqueue = db.jobctl(["enqueue", "shell", "--payload-file", "-"]).stdin(payload.to_string());
     enqueue.run().success().stdout.trim().parse().unwrap()
 }
 
+/// Returns the output of a run's first attempt.
 fn output(db: &TestDb, id: i64) -> String {
     db.of_attempt(id, 1, "output")
 }
@@ -31,6 +33,7 @@ fn output_of_success(db: &TestDb, payload: &Value) -> String {
 fn only_exit_status_0_succeeds_and_every_other_result_is_recorded() {
     let db = TestDb::new();
     // The script; the run's status, error type and error; and `exit_code|signal` of the attempt.
+    // Exit statuses 8, 64, 65, 77 and 78 are permanent failures. 75 asks for a later attempt.
     let ends = [
         ("exit 0", "succeeded", "", "", "0|"),
         ("exit 1", "failed", "exit_code", "exit status 1", "1|"),
@@ -105,6 +108,7 @@ fn a_command_reads_only_the_stdin_of_its_payload() {
         assert_eq!(output_of_success(&db, &json!({"command": "cat", "stdin": stdin})), read);
     }
     assert_eq!(output_of_success(&db, &json!({"command": "wc -c", "stdin": long})), "200000\n");
+
     // The command need not read it.
     assert_eq!(output_of_success(&db, &json!({"command": "echo done", "stdin": long})), "done\n");
     assert_eq!(
@@ -115,12 +119,12 @@ fn a_command_reads_only_the_stdin_of_its_payload() {
         "done\n"
     );
 
-    let id = db.enqueue(["shell", r#"{"id": 5}"#, "--", "cat"]);
-    // The command does not get the tick's stdin.
-    let nothing = db.enqueue(["shell", "--", "cat"]);
+    // With `enqueue shell PAYLOAD -- COMMAND`, the payload is the stdin. The tick's stdin never is.
+    let with_payload = db.enqueue(["shell", r#"{"id": 5}"#, "--", "cat"]);
+    let without = db.enqueue(["shell", "--", "cat"]);
     db.jobctl(["tick"]).stdin("not for jobs").run().success();
-    assert_eq!(output(&db, id).as_str(), r#"{"id": 5}"#);
-    assert_eq!(output(&db, nothing), "");
+    assert_eq!(output(&db, with_payload), r#"{"id": 5}"#);
+    assert_eq!(output(&db, without), "");
 }
 
 #[test]
@@ -144,7 +148,7 @@ fn the_environment_names_the_run_and_the_attempt() {
     db.execute(&format!(
         "UPDATE jobctl.job_runs SET scheduled_for = '2026-03-08 03:00:00-04' WHERE id = {keyed}"
     ));
-    // A tick in a job does not pass its own run's variables to its jobs.
+    // This tick has such variables itself, as in a job. It does not pass them to its jobs.
     let tick = || {
         db.jobctl(["tick"])
             .env("JOBCTL_SCHEDULED_FOR", "2020")
@@ -204,14 +208,14 @@ fn a_command_that_cannot_be_started_fails_with_the_reason() {
     let directory = temp_dir();
     let path = |name: &str| directory.path().join(name).display().to_string();
     fs::write(path("plain"), "#!/bin/sh\n").unwrap();
-    fs::write(path("homeless"), "#!/no/such/interpreter\n").unwrap();
-    fs::set_permissions(path("homeless"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(path("no_interpreter"), "#!/no/such/interpreter\n").unwrap();
+    fs::set_permissions(path("no_interpreter"), fs::Permissions::from_mode(0o755)).unwrap();
     // The payload, and the error of the run.
     let refused = [
         (json!({"command": ["no-such-program"]}), "no such program `no-such-program`"),
         (json!({"command": [path("plain")]}), "program `plain` is not executable"),
         (json!({"command": [path("")]}), "program is not executable"),
-        (json!({"command": [path("homeless")]}), "no such program `homeless`"),
+        (json!({"command": [path("no_interpreter")]}), "no such program `no_interpreter`"),
         (json!({"command": "true", "cwd": path("gone")}), "no such working directory"),
         (json!({"command": "true", "cwd": path("plain")}), "no such working directory"),
     ];
@@ -219,7 +223,7 @@ fn a_command_that_cannot_be_started_fails_with_the_reason() {
     let next = db.enqueue_script("true");
     db.jobctl(["tick", "--concurrency", "1"]).run().success();
     for (id, why) in runs {
-        // Another host may have the program.
+        // The run is not dead: another host may have the program.
         assert_eq!(
             db.of_run(id, "status, attempts, error_type, last_error"),
             format!("failed|1|spawn|could not start: {why}")
@@ -235,8 +239,8 @@ fn the_log_and_the_history_say_where_a_missing_program_was_looked_up() {
     let db = TestDb::new();
     let directory = temp_dir();
     let path = |name: &str| directory.path().join(name).display().to_string();
-    fs::write(path("homeless"), "#!/no/such/interpreter\n").unwrap();
-    fs::set_permissions(path("homeless"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(path("no_interpreter"), "#!/no/such/interpreter\n").unwrap();
+    fs::set_permissions(path("no_interpreter"), fs::Permissions::from_mode(0o755)).unwrap();
     let here = directory.path().display();
     // The payload, the error of the run, and what the log and the history add.
     for (payload, why, note) in [
@@ -251,9 +255,9 @@ fn the_log_and_the_history_say_where_a_missing_program_was_looked_up() {
             "its path is `/nowhere/bin/a`".to_owned(),
         ),
         (
-            json!({"command": ["./homeless"], "cwd": path("")}),
-            "no such program `homeless`",
-            "the file `./homeless` exists, but not the interpreter that its first line names"
+            json!({"command": ["./no_interpreter"], "cwd": path("")}),
+            "no such program `no_interpreter`",
+            "the file `./no_interpreter` exists, but not the interpreter that its first line names"
                 .to_owned(),
         ),
         (json!({"command": ["a"]}), "no such program `a`", "PATH is `/nowhere:/a`".to_owned()),
@@ -324,18 +328,19 @@ fn an_error_shows_only_the_program_name_of_a_command() {
             "the payload is not an http job: `headers` has",
         ),
     ];
-    for (id, (job, payload, _)) in (1..).zip(&runs) {
-        db.execute(&format!(
-            "INSERT INTO jobctl.job_runs (id, job_type, payload, max_attempts) VALUES ({id}, \
-                '{job}', '{payload}', 1)"
-        ));
-    }
+    let runs = runs.map(|(job, payload, why)| {
+        let insert = format!(
+            "INSERT INTO jobctl.job_runs (job_type, payload, max_attempts)
+             VALUES ('{job}', '{payload}', 1) RETURNING id"
+        );
+        (db.query(&insert).parse::<i64>().unwrap(), why)
+    });
     db.jobctl(["tick"]).run().success().prints_nowhere("S3CRET");
     let mut seen = String::new();
-    for (id, (_, _, why)) in (1..).zip(&runs) {
+    for (id, why) in runs {
         let error = db.of_run(id, "status || ' ' || last_error");
         assert!(error.starts_with(&format!("dead {why}")), "{error}");
-        // `check` shows the newest failure.
+        // `check` shows only the newest failure.
         db.execute(&format!(
             "UPDATE jobctl.job_runs SET failed_at = now(), finished_at = now() WHERE id = {id}"
         ));
@@ -346,15 +351,17 @@ fn an_error_shows_only_the_program_name_of_a_command() {
     }
     assert!(seen.contains("no such program `charge`"), "{seen}");
     assert!(!seen.contains("S3CRET") && !seen.contains("/srv/acme"), "{seen}");
-    // Operators read the history.
+
+    // The history, which only operators read, has the path.
+    let [_, (variable, _), (path, _), (folder, _), ..] = runs;
     for (id, error) in [
         (
-            2,
+            variable,
             "no such program; the first word sets the variable PGPASSWORD, as only a shell does; \
              begin with `env PGPASSWORD=...`",
         ),
-        (3, "no such program `charge`; its path is `/srv/acme/charge`"),
-        (4, "no such working directory; the directory is `/srv/acme`"),
+        (path, "no such program `charge`; its path is `/srv/acme/charge`"),
+        (folder, "no such working directory; the directory is `/srv/acme`"),
     ] {
         assert_eq!(db.of_attempt(id, 1, "error"), format!("could not start: {error}"));
     }
@@ -374,10 +381,12 @@ fn a_command_longer_than_64_kib_is_rejected_and_in_the_table_ends_dead() {
         .complains_once();
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "1");
 
+    // Only SQL can store a longer command.
     let forced = db.enqueue_script("true");
     db.execute(&format!(
-        "UPDATE jobctl.job_runs SET payload = jsonb_build_object('command', repeat('x', 200000)) \
-            WHERE id = {forced}"
+        "UPDATE jobctl.job_runs
+         SET payload = jsonb_build_object('command', repeat('x', 200000))
+         WHERE id = {forced}"
     ));
     let next = db.enqueue_script("true");
     db.jobctl(["tick", "--concurrency", "1"]).run().success();
@@ -386,6 +395,7 @@ fn a_command_longer_than_64_kib_is_rejected_and_in_the_table_ends_dead() {
         "dead|1|bad_payload|the payload is not a shell job: `command` is longer than 64 KiB"
     );
     assert_eq!(db.status(next), "succeeded");
+    // The longest command that fits has run: it printed its argument and a line break.
     assert_eq!(db.of_attempt(fits, 1, "output_bytes"), (64 * 1024 - 5 + 1).to_string());
 }
 
@@ -412,8 +422,7 @@ fn an_invalid_payload_in_the_table_ends_dead_and_starts_nothing() {
     let db = TestDb::new();
     let directory = temp_dir();
     let touch = format!("touch {}/started", directory.path().display());
-    // The payload, and the error. `enqueue` refuses it, so another way has brought it into the
-    // table.
+    // The payload, and the error. `enqueue` refuses each of them, so SQL inserts them.
     let rows = [
         (json!({}), "missing field `command`"),
         (json!([touch]), "must be an object"),
@@ -456,7 +465,8 @@ fn an_invalid_payload_in_the_table_ends_dead_and_starts_nothing() {
 #[test]
 fn a_command_gets_three_descriptors_whatever_the_tick_inherited() {
     let db = TestDb::new();
-    // To list the folder, the shell opens a descriptor. `-L` leaves it out: it is closed by then.
+    // The script prints its open descriptors. To list the folder, the shell opens one more. `-L`
+    // leaves that one out, because it is closed by then.
     let script = "for fd in /proc/$$/fd/*; do if [ -L $fd ]; then echo ${fd##*/}; fi; done";
     let runs = [1, 2, 3].map(|_| enqueue(&db, &json!({"command": script, "stdin": "piped"})));
     db.jobctl(["tick"]).after("exec 3</etc/passwd 7</etc/passwd 9>/dev/null").run().success();
@@ -468,11 +478,11 @@ fn a_command_gets_three_descriptors_whatever_the_tick_inherited() {
 #[test]
 fn a_command_gets_default_signal_actions_whatever_the_tick_inherited() {
     let db = TestDb::new();
-    let ignored = "HUP INT QUIT USR1 USR2 PIPE ALRM TERM CHLD XCPU";
+    // The command prints its masks of blocked and of ignored signals.
     let id = db.enqueue(["shell", "--", "grep", "^Sig[BI]", "/proc/self/status"]);
-    let list = ignored.replace(' ', ",");
+    let ignored = "HUP,INT,QUIT,USR1,USR2,PIPE,ALRM,TERM,CHLD,XCPU";
     db.jobctl(["tick"])
-        .after(&format!("exec env --ignore-signal={list} \"$0\" \"$@\""))
+        .after(&format!("exec env --ignore-signal={ignored} \"$0\" \"$@\""))
         .run()
         .success();
     assert_eq!(db.status(id), "succeeded", "{}", db.dump());
@@ -504,19 +514,20 @@ fn five_hundred_commands_leave_no_zombie_no_descriptor_and_no_thread() {
     let db = TestDb::new();
     let directory = temp_dir();
     let path = |name: &str| directory.path().join(name);
-    // Creates a file, and runs until the test removes it.
-    let pause = |name: &str| {
+    // Enqueues a run that creates a file, and ends when the test removes the file.
+    let enqueue_pause = |name: &str| {
         let name = path(name).display().to_string();
         db.enqueue_script(&format!("touch {name}; while [ -e {name} ]; do sleep 0.01; done"))
     };
-    // Only root can list the descriptors of a jobctl.
+    // Without root, the folder of descriptors can't be read, and counts as empty.
     let count = |kind: &str, pid: i32| {
         fs::read_dir(format!("/proc/{pid}/{kind}")).map_or(0, Iterator::count)
     };
 
-    let first = pause("first");
+    let first = enqueue_pause("first");
     let tick = db.jobctl(["tick", "--quiet", "--linger", "--concurrency", "1"]).spawn();
     let pid = tick.pid().as_raw_nonzero().get();
+    // Descriptors, threads and zombies.
     let used = || (count("fd", pid), count("task", pid), process::zombies_of(pid));
     wait_until("the first to run", || path("first").exists());
     // The start of a command uses more descriptors for a moment.
@@ -525,22 +536,25 @@ fn five_hundred_commands_leave_no_zombie_no_descriptor_and_no_thread() {
         let now = used();
         std::mem::replace(&mut before, now) == now
     });
+
     let mut batch =
         "{\"job_type\": \"shell\", \"payload\": {\"command\": [\"true\"]}}\n".repeat(500);
     // A failed start must not leak descriptors either.
     batch += &"{\"job_type\": \"shell\", \"payload\": {\"command\": [\"no-such-program\"]}}\n"
         .repeat(20);
     db.jobctl(["enqueue", "--batch", "-"]).stdin(batch).run().success();
-    let last = pause("last");
+    let last = enqueue_pause("last");
     fs::remove_file(path("first")).unwrap();
     wait_until("the last to run", || path("last").exists());
     // The previous result may still be on its way to the database.
     wait_until(&format!("the tick to use {before:?} again"), || used() == before);
+    let (.., zombies) = before;
+    assert_eq!(zombies, 0);
+
     fs::remove_file(path("last")).unwrap();
     db.wait_for_status(last, "succeeded");
     tick.signal(rustix::process::Signal::TERM);
     tick.wait().success().stderr("");
-    assert_eq!(before.2, 0);
     assert_eq!(db.status(first), "succeeded");
     assert_eq!(
         db.query("SELECT status, count(*) FROM jobctl.job_runs GROUP BY status ORDER BY status"),
@@ -560,9 +574,11 @@ fn a_payload_is_rejected_without_a_database() {
 #[test]
 fn a_job_cannot_read_the_database_address_of_its_tick() {
     let db = TestDb::new();
+    // The job prints its own environment and tries to print that of the tick, its parent.
     let id = db.enqueue_script("env; cat /proc/$PPID/environ 2>&1 | tr '\\0' '\\n'");
     process::unprivileged(db.jobctl(["tick"])).env("SEEN", "1").run().success();
     let output = output(&db, id);
+    // It has the tick's variables, and the error for the file.
     assert!(output.contains("SEEN=1") && output.contains("/environ: "), "{output}");
     assert!(!output.contains("JOBCTL_DATABASE_URL"), "{output}");
 }
@@ -574,6 +590,7 @@ fn a_tick_raises_its_descriptor_limit_for_its_jobs() {
     for _ in 0..40 {
         gate.enqueue(&db);
     }
+    // 40 jobs at a time need more than 64 descriptors. Only the soft limit is that low.
     let tick = db.jobctl(["tick", "--concurrency", "40"]).after("ulimit -Sn 64").spawn();
     gate.wait_for_starts(40);
     gate.open();
@@ -591,6 +608,7 @@ fn a_tick_that_is_process_1_reaps_the_orphans_of_jobs() {
         return leave_out("a tick as process 1", "a namespace of processes needs root");
     }
     let db = TestDb::new();
+    // The script makes ten orphans, prints the name of process 1, and waits until no zombie is left.
     let zombies = "$(cat /proc/[0-9]*/status 2>/dev/null | grep -c '^State:.Z')";
     let script = format!(
         "for n in 1 2 3 4 5; do sh -c 'sleep 0 & sleep 0 &'; done; cat /proc/1/comm;
@@ -604,7 +622,8 @@ fn a_tick_that_is_process_1_reaps_the_orphans_of_jobs() {
     assert_eq!(db.of_run(id, "status, last_error"), "succeeded|");
     assert_eq!(db.of_attempt(id, 1, "output"), "jobctl\n");
     assert_eq!(db.of_run(failed, "status, last_error"), "failed|exit status 3");
-    // The exit status and signals are those of the tick.
-    let unknown = db.jobctl(["tick", "--database-url", "postgres://127.0.0.1:1/x"]);
-    unknown.after(namespace).run().exits(5);
+
+    // Process 1 exits with the status of a tick, here without a database.
+    let without_database = db.jobctl(["tick", "--database-url", "postgres://127.0.0.1:1/x"]);
+    without_database.after(namespace).run().exits(5);
 }

@@ -4,6 +4,7 @@ use std::fs;
 
 use crate::support::{TestDb, json_string, leave_out, process, temp_dir, wait_until};
 
+/// Enqueues a script with a timeout, and returns the run's id.
 fn enqueue(db: &TestDb, script: &str, timeout: &str) -> i64 {
     db.enqueue([
         "shell",
@@ -47,6 +48,7 @@ fn background_processes_of_a_command_are_ended_and_delay_no_run() {
         format!("3|exit status 3; {LEFT_BEHIND}")
     );
     assert_eq!(db.of_attempt(alone, 1, "exit_code, error"), "0|");
+    // No process is left, and the output is complete.
     for id in [left, ignoring, stopped, failed, alone] {
         assert_eq!(process::living_in_group(pid(&db, id)), 0);
     }
@@ -59,6 +61,7 @@ fn the_history_notes_a_process_that_jobctl_may_not_signal() {
         return leave_out("processes that may not be signalled", "a change of user needs root");
     }
     let db = TestDb::new();
+    // A process of another user. The script prints its pid once it belongs to that user.
     let other = "setpriv --reuid 65534 --clear-groups sleep 600";
     let started = format!(
         "{other} & until [ \"$(stat -c %u /proc/$!)\" = 65534 ]; do sleep 0.01; done; echo $!"
@@ -73,9 +76,9 @@ fn the_history_notes_a_process_that_jobctl_may_not_signal() {
         "--timeout",
         "1s",
     ]);
-    // The commands run as another user, like after sudo, and jobctl may not signal them.
-    let without = "exec setpriv --bounding-set -kill --inh-caps -kill \"$0\" \"$@\"";
-    db.jobctl(["tick"]).after(without).run().success();
+    // Without this right of root, the tick may not signal processes of other users.
+    let without_kill = "exec setpriv --bounding-set -kill --inh-caps -kill \"$0\" \"$@\"";
+    db.jobctl(["tick"]).after(without_kill).run().success();
     let may_run = "processes of the command could not be ended and may still run";
     for (id, error) in [
         (left, may_run.to_owned()),
@@ -103,18 +106,18 @@ fn a_detached_process_delays_no_run_even_if_it_keeps_the_pipe() {
          while [ ! -e {file} ]; do sleep 0.01; done; echo hi"
     ));
     db.jobctl(["tick"]).run().success();
-    let escaped = fs::read_to_string(file).unwrap().trim().parse().unwrap();
-    // The process continues. jobctl can't find a detached process, so the history does not note it.
-    process::kill(escaped);
+    let detached = fs::read_to_string(file).unwrap().trim().parse().unwrap();
+    process::kill(detached);
+    // jobctl can't find a detached process, so the history does not note it.
     assert_eq!(db.of_run(id, "status, attempts"), "succeeded|1");
     assert_eq!(db.of_attempt(id, 1, "output, error"), "hi\n|");
-    wait_until("the escaped process to end", || !process::is_alive(escaped));
+    wait_until("the detached process to end", || !process::is_alive(detached));
 }
 
 #[test]
 fn a_timeout_ends_a_command_and_its_children_and_frees_the_thread() {
     let db = TestDb::new();
-    // The script, and `exit_code|signal` of its shell.
+    // The script, and `exit_code|signal` of its shell. Each script prints its pid first.
     let scripts = [
         ("echo $$; sleep 600; true", "|15"),
         ("echo $$; sleep 600 | cat", "|15"),
@@ -123,22 +126,23 @@ fn a_timeout_ends_a_command_and_its_children_and_frees_the_thread() {
         ("echo $$; trap 'echo bye; exit 0' TERM; sleep 600 & wait", "0|"),
         ("echo $$; trap 'exit 7' TERM; sleep 600 & wait", "7|"),
     ];
-    let runs = scripts.map(|(script, how)| (enqueue(&db, script, "1s"), how));
+    let runs = scripts.map(|(script, end)| (enqueue(&db, script, "1s"), end));
     // All five threads are busy, so this run needs the thread of a command that has timed out.
     let in_time = enqueue(&db, "true", "1h");
     db.jobctl(["tick", "--concurrency", "5"]).run().success();
-    for (id, how) in runs {
+    for (id, end) in runs {
         assert_eq!(
             db.of_run(id, "status, attempts, error_type, last_error"),
             "failed|1|timeout|timed out after 1s"
         );
         assert_eq!(
             db.of_attempt(id, 1, "outcome, error_type, exit_code, signal"),
-            format!("failed|timeout|{how}")
+            format!("failed|timeout|{end}")
         );
         assert_eq!(process::living_in_group(pid(&db, id)), 0);
     }
-    assert!(output(&db, runs[3].0).ends_with("\nbye\n"));
+    let (prints_bye, _) = runs[3];
+    assert!(output(&db, prints_bye).ends_with("\nbye\n"));
     assert_eq!(db.status(in_time), "succeeded");
 }
 
@@ -192,6 +196,7 @@ fn a_command_that_ignores_sigterm_is_killed() {
 #[test]
 fn an_attempt_lasts_as_long_as_its_command_even_without_output() {
     let db = TestDb::new();
+    // The command closes its output before it ends.
     let id = db.enqueue_script("echo hi; exec <&- >&- 2>&-; sleep 1; exit 5");
     db.jobctl(["tick"]).run().success();
     assert_eq!(
@@ -204,16 +209,17 @@ fn an_attempt_lasts_as_long_as_its_command_even_without_output() {
 fn background_processes_get_sigterm_before_sigkill() {
     let db = TestDb::new();
     let folder = temp_dir();
-    let left = "trap 'echo asked >>log; exit' TERM; echo ready >>log; while :; do sleep 0.02; done";
-    let id =
-        db.enqueue_script(&format!("sh -c \"{left}\" & until [ -e log ]; do sleep 0.02; done"));
+    let background =
+        "trap 'echo asked >>log; exit' TERM; echo ready >>log; while :; do sleep 0.02; done";
+    let wait_for_background = "until [ -e log ]; do sleep 0.02; done";
+    let id = db.enqueue_script(&format!("sh -c \"{background}\" & {wait_for_background}"));
     db.jobctl(["tick"]).current_dir(folder.path()).run().success();
     assert_eq!(db.status(id), "succeeded");
     assert_eq!(fs::read_to_string(folder.path().join("log")).unwrap(), "ready\nasked\n");
 }
 
-/// The shell of a script ends at the first SIGTERM, and then the history has no exit status. What
-/// the script has started still gets one SIGTERM and the whole time.
+/// The shell of a script ends at the first SIGTERM, so the history has no exit status. A command
+/// that the script has started still gets one SIGTERM and five seconds to end.
 #[test]
 fn a_command_of_a_script_gets_one_sigterm_and_five_seconds() {
     let db = TestDb::new();
@@ -223,10 +229,11 @@ fn a_command_of_a_script_gets_one_sigterm_and_five_seconds() {
     let script = folder.path().join("slow");
     fs::write(&script, slow).unwrap();
     let wrapped = enqueue(&db, "sh ./slow; true", "1s");
-    let own = enqueue(&db, "exec sh -c \"trap 'exit 7' TERM; sleep 600 & wait\"", "1s");
+    // This command replaces its shell, so the history has its exit status.
+    let direct = enqueue(&db, "exec sh -c \"trap 'exit 7' TERM; sleep 600 & wait\"", "1s");
     db.jobctl(["tick"]).current_dir(folder.path()).run().success();
     assert_eq!(db.of_attempt(wrapped, 1, "error_type, exit_code, signal"), "timeout||15");
     assert_eq!(fs::read_to_string(folder.path().join("log")).unwrap(), "asked\ncleaned\n");
-    assert_eq!(db.of_attempt(own, 1, "error_type, exit_code, signal"), "timeout|7|");
+    assert_eq!(db.of_attempt(direct, 1, "error_type, exit_code, signal"), "timeout|7|");
     assert!(!process::is_alive(pid(&db, wrapped)));
 }

@@ -7,14 +7,14 @@ use crate::list_dead::{HARMLESS, HOSTILE};
 use crate::support::http_server::HttpServer;
 use crate::support::{TestDb, temp_dir, without_seconds};
 
+/// Returns what `show` prints, without the ages of times.
 fn show(db: &TestDb, id: i64) -> String {
     let show = db.jobctl(["show", &id.to_string(), "--format", "table"]).run();
-    // Leaves out the age of each time.
-    let exact = |line: &str| {
+    let without_age = |line: &str| {
         let end = line.rfind(" (").filter(|_| line.ends_with(" ago)")).unwrap_or(line.len());
         line[..end].to_owned() + "\n"
     };
-    show.success().stderr("").stdout.lines().map(exact).collect()
+    show.success().stderr("").stdout.lines().map(without_age).collect()
 }
 
 fn json_of(db: &TestDb, id: i64) -> Value {
@@ -47,27 +47,25 @@ fn insert_dead(db: &TestDb) -> i64 {
         "exit 3",
     ]);
     db.execute(&format!(
-        "UPDATE jobctl.job_runs SET status = 'dead', attempts = 2, last_error = 'exit status 3', \
-         error_type = 'exit_code',
-            created_at = '2026-01-31 07:00:00+00', run_at = '2026-01-31 07:00:00+00', started_at \
-            = '2026-01-31 08:00:00+00',
-            failed_at = '2026-01-31 08:00:05+00', finished_at = '2026-01-31 08:00:05+00', \
-            updated_at = '2026-01-31 08:00:05+00'
-            WHERE id = {id};
-         INSERT INTO jobctl.job_attempts (run_id, attempt, worker, started_at, finished_at, \
-         outcome, error_type, error,
-            exit_code, signal, output, output_bytes) VALUES
-            ({id}, 1, 'blue', '2026-01-31 07:00:00+00', '2026-01-31 07:00:00.25+00', 'failed', \
-            'signal',
-                'killed by signal 9', NULL, 9, NULL, 0),
-            ({id}, 2, 'green', '2026-01-31 08:00:00+00', '2026-01-31 08:00:05+00', 'failed', \
-            'exit_code',
-                'exit status 3', 3, NULL, E'one\n\ttwo', 8)"
+        "UPDATE jobctl.job_runs
+         SET status = 'dead', attempts = 2, last_error = 'exit status 3', error_type = 'exit_code',
+             created_at = '2026-01-31 07:00:00+00', run_at = '2026-01-31 07:00:00+00',
+             started_at = '2026-01-31 08:00:00+00', failed_at = '2026-01-31 08:00:05+00',
+             finished_at = '2026-01-31 08:00:05+00', updated_at = '2026-01-31 08:00:05+00'
+         WHERE id = {id};
+         INSERT INTO jobctl.job_attempts
+             (run_id, attempt, worker, started_at, finished_at, outcome, error_type, error,
+             exit_code, signal, output, output_bytes)
+         VALUES
+             ({id}, 1, 'blue', '2026-01-31 07:00:00+00', '2026-01-31 07:00:00.25+00', 'failed',
+                 'signal', 'killed by signal 9', NULL, 9, NULL, 0),
+             ({id}, 2, 'green', '2026-01-31 08:00:00+00', '2026-01-31 08:00:05+00', 'failed',
+                 'exit_code', 'exit status 3', 3, NULL, E'one\n\ttwo', 8)"
     ));
     id
 }
 
-/// A list of words is a payload, too.
+/// A payload may be any JSON value, also a list of words.
 #[test]
 fn a_payload_is_shown_as_json() {
     let db = TestDb::new();
@@ -147,6 +145,7 @@ fn equal_attempts_are_shown_as_one() {
     ));
     let shown = show(&db, id);
     let history = shown.split_once("\n\nattempt").unwrap_or_else(|| panic!("{shown}")).1;
+    // Attempt 3 belongs to the others: the worker may differ.
     let expected = format!(
         ":        1 to 8, with the same result
   outcome:      failed
@@ -175,6 +174,7 @@ attempt:        9
 "
     );
     assert_eq!(history, expected);
+
     // JSON has each attempt.
     let json = db.jobctl(["show", &id.to_string(), "--json"]).run().success().stdout;
     let json: Value = serde_json::from_str(&json).unwrap();
@@ -222,9 +222,8 @@ fn json_has_every_column_the_reason_and_the_history() {
             })),
         ],
     });
-    expected["events"] = json!([]);
-    for runs in ["after", "followers", "roots"] {
-        expected[runs] = json!([]);
+    for empty in ["events", "after", "followers", "roots"] {
+        expected[empty] = json!([]);
     }
     let unset = "share expires_at schedule_state payload_error settled_at held_at held_until \
                  held_by hold_reason live_output after_rule usual_end_at trace_id lock only_worker \
@@ -260,7 +259,7 @@ fn show_prints_runs_of_every_status_and_refuses_unknown_ids() {
 fn the_history_has_the_http_status_of_each_answer() {
     let db = TestDb::new();
     let server = HttpServer::start();
-    // The HTTP status, the status of the run after it, and the error.
+    // The HTTP status, the status of the run after the attempt, and the error.
     let statuses = [
         ("204", "succeeded", None),
         ("301", "dead", Some("HTTP status 301, redirect not followed")),
@@ -268,16 +267,16 @@ fn the_history_has_the_http_status_of_each_answer() {
         ("429", "failed", Some("HTTP status 429")),
         ("503", "failed", Some("HTTP status 503")),
     ];
-    for (status, becomes, error) in statuses {
-        let payload = json!({"url": server.url(&format!("/status/{status}"))});
+    for (http_status, run_status, error) in statuses {
+        let payload = json!({"url": server.url(&format!("/status/{http_status}"))});
         let id = db.enqueue(["http", "--backoff", "fixed:1h", &payload.to_string()]);
         db.jobctl(["tick", "--quiet"]).run().success();
         let shown = show(&db, id);
-        assert_eq!(fact(&shown, "status"), Some(becomes), "{shown}");
-        assert_eq!(fact(&shown, "HTTP status"), Some(status), "{shown}");
+        assert_eq!(fact(&shown, "status"), Some(run_status), "{shown}");
+        assert_eq!(fact(&shown, "HTTP status"), Some(http_status), "{shown}");
         assert_eq!(fact(&shown, "error"), error, "{shown}");
         let why = fact(&shown, "why");
-        match becomes {
+        match run_status {
             "failed" => {
                 assert!(why.unwrap().starts_with("attempt 2 of 10 is due in "), "{shown}");
             }
@@ -304,6 +303,7 @@ fn no_command_shows_secrets_of_built_in_jobs() {
     let command = json!({"command": "exit 64", "env": {"TOKEN": "s3cret"}});
     let command = db.enqueue(["shell", &command.to_string()]);
     db.jobctl(["tick"]).env("API_KEY", "s3cret").run().success().prints_nowhere("s3cret");
+
     for id in [call, command] {
         for form in [&[][..], &["--json"]] {
             let shown =
@@ -321,6 +321,7 @@ fn no_command_shows_secrets_of_built_in_jobs() {
     ] {
         db.jobctl(command.iter().copied()).run().success().prints_nowhere("s3cret");
     }
+
     // The query and the values of headers are hidden. The name of a variable and the body are not.
     assert_eq!(
         json_of(&db, call)["payload"],
@@ -337,9 +338,10 @@ fn control_characters_are_escaped() {
     let db = TestDb::new();
     let id = insert_dead(&db);
     let mut client = db.client();
-    let update = "UPDATE jobctl.job_runs SET job_type = $1, last_error = $1, error_type = $1, \
-        payload = to_jsonb($1::text), \
-                  queue = 'mail' WHERE id = $2";
+    let update = "UPDATE jobctl.job_runs
+        SET job_type = $1, last_error = $1, error_type = $1, payload = to_jsonb($1::text),
+            queue = 'mail'
+        WHERE id = $2";
     client.execute(update, &[&HOSTILE, &id]).unwrap();
     let update =
         "UPDATE jobctl.job_attempts SET output = $1, error = $1, worker = $1 WHERE run_id = $2";
@@ -372,6 +374,7 @@ fn output_prints_the_stored_bytes_of_any_attempt() {
     db.jobctl(["tick", "--quiet"]).run().success();
     db.make_waiting_runs_due();
     db.jobctl(["tick", "--quiet"]).run().success();
+    // Without `--attempt`, it is the output of the last attempt.
     db.execute("UPDATE jobctl.job_attempts SET output = 'first' WHERE attempt = 1");
     show(&[]).success().stdout("a\u{1b}[1m\r\n\n b").stderr("");
     show(&["--attempt", "1"]).success().stdout("first");
@@ -400,7 +403,7 @@ fn show_prints_the_end_of_a_long_output() {
         .exits(2)
         .stdout("")
         .stderr_has("cannot be used with");
-    // clap would ignore --output, which these need.
+    // These flags need --output. Without an error, the parser of arguments would ignore that.
     for flags in [["--follow", "--json"], ["--attempt=1", "--json"], ["--follow", "--header"]] {
         let refused = db.jobctl(["show", &id.to_string()]).args(flags).run().exits(2).stdout("");
         refused.stderr_has("cannot be used with");
@@ -440,14 +443,15 @@ fn why_in_show(db: &TestDb, id: i64) -> String {
 /// Enqueues a run of a definition that has been due for this many hours.
 fn enqueue_due(db: &TestDb, job: &str, hours: u32) -> i64 {
     let id = db.enqueue([job]);
+    // Five seconds more, because times are rounded down.
     db.execute(&format!(
-        "UPDATE jobctl.job_runs SET run_at = now() - interval '{hours} hours 5 seconds' WHERE id \
-         = {id}"
+        "UPDATE jobctl.job_runs SET run_at = now() - interval '{hours} hours 5 seconds'
+         WHERE id = {id}"
     ));
     id
 }
 
-/// Sets when the only worker ticked last and which queues it serves.
+/// Sets when the only worker `w` ticked last, and which queues it serves; `{}` means all.
 fn insert_or_update_worker(db: &TestDb, ago: &str, queues: &str) {
     db.execute(&format!(
         "INSERT INTO jobctl.job_workers (worker, version, last_tick_at, queues)
@@ -463,13 +467,17 @@ fn workers_and_earlier_runs_explain_why_a_due_run_waits() {
     db.apply("[jobs.a]\nshell = 'true'\nqueue = 'mail'\n");
     let id = enqueue_due(&db, "a", 4);
     assert_eq!(why_in_show(&db, id), "due 4h ago: no worker has ever ticked");
+
     insert_or_update_worker(&db, "1 minute", "{default,reports}");
     assert_eq!(
         why_in_show(&db, id),
         "due 4h ago: no worker serves queue mail, which has 1 overdue run"
     );
+
+    // A worker that has not ticked for over five minutes is missing.
     insert_or_update_worker(&db, "6 minutes", "{mail}");
     assert_eq!(why_in_show(&db, id), "due 4h ago: no worker ticks");
+
     insert_or_update_worker(&db, "2 minutes", "{mail}");
     assert_eq!(
         without_seconds(&why_in_show(&db, id)),
@@ -477,72 +485,88 @@ fn workers_and_earlier_runs_explain_why_a_due_run_waits() {
          reached, a limit, a hold or a lock of another transaction kept it, or this worker does \
          not run such jobs"
     );
+
+    // The last tick was before the run was due.
     db.execute("UPDATE jobctl.job_runs SET run_at = now() - interval '1 minute'");
     assert_eq!(
         without_seconds(&why_in_show(&db, id)),
         "due 1m ago: no tick has served its queue since; the last one was 2m ago"
     );
     db.execute("UPDATE jobctl.job_runs SET run_at = now() - interval '4 hours'");
+
     // Runs of another queue, later runs, and runs that are not due are not ahead of it.
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, queue, run_at, priority)
-         VALUES ('a', 'other', now() - interval '9 hours', 0), ('a', 'mail', now() - interval '1 \
-         hour', 0),
-         ('a', 'mail', now() + interval '1 hour', -1)",
+         VALUES ('a', 'other', now() - interval '9 hours', 0),
+             ('a', 'mail', now() - interval '1 hour', 0),
+             ('a', 'mail', now() + interval '1 hour', -1)",
     );
     assert!(why_in_show(&db, id).contains("skipped it"));
+
+    // Earlier runs of its queue, and runs of a higher priority, are ahead of it.
     enqueue_due(&db, "a", 5);
     assert_eq!(why_in_show(&db, id), "due 4h ago: 1 due run is ahead of it");
     db.execute(
-        "INSERT INTO jobctl.job_runs (job_type, queue, priority) SELECT 'a', 'mail', -1 FROM \
-         generate_series(1, 11)",
+        "INSERT INTO jobctl.job_runs (job_type, queue, priority)
+         SELECT 'a', 'mail', -1 FROM generate_series(1, 11)",
     );
     assert_eq!(why_in_show(&db, id), "due 4h ago: 12 due runs are ahead of it");
-    // A lingering tick claims all the time.
+
+    // The last tick began hours ago, but it lingers and may claim: so the worker is not missing.
     insert_or_update_worker(&db, "5 hours", "{mail}");
     db.execute(
-        "UPDATE jobctl.job_workers SET claiming_tick = 't', claiming_until = now() + \
-        interval '1 minute'",
+        "UPDATE jobctl.job_workers
+         SET claiming_tick = 't', claiming_until = now() + interval '1 minute'",
     );
     assert_eq!(why_in_show(&db, id), "due 4h ago: 12 due runs are ahead of it");
 }
 
 #[test]
-fn the_definition_explains_why_a_due_run_waits() {
+fn the_limit_of_its_job_explains_why_a_due_run_waits() {
     let db = TestDb::new();
     db.allow_running_runs_at_end();
+    // A schedule with the overlap `queue` allows one running run.
     db.apply(
-        "[jobs.two]\nshell = 'true'\nmax_running = 2\n[jobs.one]\nshell = 'true'\nschedule = \
-         '@yearly'\noverlap = 'queue'\n
-         [jobs.any]\nshell = 'true'\nschedule = '@daily'\n",
+        "[jobs.two]\nshell = 'true'\nmax_running = 2\n\
+         [jobs.one]\nshell = 'true'\nschedule = '@yearly'\noverlap = 'queue'\n",
     );
     insert_or_update_worker(&db, "1 minute", "{}");
     for (job, most) in [("two", 2), ("one", 1)] {
+        let mut running = 0;
         for _ in 0..most {
-            let id = db.enqueue([job]);
+            running = db.enqueue([job]);
             db.execute(&format!(
-                "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, locked_by = 'w', \
-                 started_at = now(),
-                 locked_until = now() + interval '1 hour' WHERE id = {id}"
+                "UPDATE jobctl.job_runs
+                 SET status = 'running', attempts = 1, locked_by = 'w', started_at = now(),
+                     locked_until = now() + interval '1 hour'
+                 WHERE id = {running}"
             ));
         }
         let id = enqueue_due(&db, job, 4);
         let full = format!("due 4h ago: {most} of at most {most} runs of this job are running");
         assert_eq!(why_in_show(&db, id), full);
-        // The causes that `check` names come first.
-        let is_behind =
+
+        // The findings of `check` come before the limit.
+        let assert_reason =
             |found: &str| assert_eq!(why_in_show(&db, id), format!("due 4h ago: {found}"));
         insert_or_update_worker(&db, "6 minutes", "{}");
-        is_behind("no worker ticks");
+        assert_reason("no worker ticks");
         insert_or_update_worker(&db, "1 minute", "{mail}");
-        is_behind("no worker serves queue default, which has 1 overdue run");
+        assert_reason("no worker serves queue default, which has 1 overdue run");
         insert_or_update_worker(&db, "1 minute", "{}");
         db.execute(&format!(
-            "UPDATE jobctl.job_runs SET locked_until = now() - interval '1 hour' \
-             WHERE id = {id} - 1"
+            "UPDATE jobctl.job_runs SET locked_until = now() - interval '1 hour'
+             WHERE id = {running}"
         ));
-        is_behind("no tick has recovered 1 run of worker w with an expired lease");
+        assert_reason("no tick has recovered 1 run of worker w with an expired lease");
     }
+}
+
+#[test]
+fn show_says_that_a_paused_or_disabled_schedule_does_not_stop_a_run() {
+    let db = TestDb::new();
+    db.apply("[jobs.any]\nshell = 'true'\nschedule = '@daily'\n");
+    insert_or_update_worker(&db, "1 minute", "{}");
     let id = enqueue_due(&db, "any", 4);
     // Operators may expect a paused or disabled schedule to stop its runs; `show` says that it does
     // not.
@@ -560,6 +584,13 @@ fn the_definition_explains_why_a_due_run_waits() {
     assert_eq!(fact(&show(&db, id), "schedule"), None);
     db.jobctl(["tick", "--quiet"]).run().success();
     assert_eq!(db.status(id), "succeeded");
+}
+
+#[test]
+fn show_says_that_a_run_without_a_definition_will_end_dead() {
+    let db = TestDb::new();
+    db.apply("[jobs.any]\nshell = 'true'\n");
+    insert_or_update_worker(&db, "1 minute", "{}");
     let id = enqueue_due(&db, "any", 4);
     db.execute("DELETE FROM jobctl.job_definitions WHERE name = 'any'");
     assert_eq!(why_in_show(&db, id), "any has no definition; 1 waiting run will end dead");
@@ -571,27 +602,29 @@ fn the_definition_explains_why_a_due_run_waits() {
 fn times_lease_and_attempts_explain_why_a_run_is_not_running() {
     let db = TestDb::new();
     db.allow_running_runs_at_end();
-    let columns = |id: i64, columns: &str| {
+    let why_with = |id: i64, columns: &str| {
         db.execute(&format!("UPDATE jobctl.job_runs SET {columns} WHERE id = {id}"));
         why_in_show(&db, id)
     };
+    // Runs that are not due.
     let later = "run_at = now() + interval '4 minutes 30.9 seconds'";
-    assert!(columns(enqueue_in_status(&db, "queued"), later).starts_with("due in 4m "));
-    assert!(
-        columns(enqueue_in_status(&db, "failed"), later)
-            .starts_with("attempt 2 of 10 is due in 4m ")
-    );
+    let queued = why_with(enqueue_in_status(&db, "queued"), later);
+    assert!(queued.starts_with("due in 4m "), "{queued}");
+    let failed = why_with(enqueue_in_status(&db, "failed"), later);
+    assert!(failed.starts_with("attempt 2 of 10 is due in 4m "), "{failed}");
+
+    // A running run.
     let running = enqueue_in_status(&db, "running");
     assert_eq!(why_in_show(&db, running), "");
-    assert!(columns(running, "cancel_requested_at = now()").starts_with("cancel was requested "));
+    assert!(why_with(running, "cancel_requested_at = now()").starts_with("cancel was requested "));
     let lost = "locked_until = now() - interval '4 hours 5 seconds'";
-    assert_eq!(columns(running, lost), "its lease expired 4h ago; no worker has ever ticked");
+    assert_eq!(why_with(running, lost), "its lease expired 4h ago; no worker has ever ticked");
     insert_or_update_worker(&db, "1 minute", "{}");
     assert_eq!(why_in_show(&db, running), "its lease expired 4h ago; the next tick recovers it");
-    assert_eq!(
-        columns(enqueue_in_status(&db, "dead"), "attempts = 10"),
-        "attempt 10 of 10 was the last"
-    );
+
+    // Runs that have ended.
+    let dead = why_with(enqueue_in_status(&db, "dead"), "attempts = 10");
+    assert_eq!(dead, "attempt 10 of 10 was the last");
     for status in ["succeeded", "cancelled"] {
         assert_eq!(why_in_show(&db, enqueue_in_status(&db, status)), "");
     }

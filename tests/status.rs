@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Finished, TestDb, leave_out, packages, wait_until, without_seconds};
 
-/// Inserts a run; `columns` begin with a comma.
+/// Inserts a run with one attempt, and returns its id. `columns` and `values` begin with a comma.
 fn insert_run(db: &TestDb, job: &str, status: &str, columns: &str, values: &str) -> i64 {
     let sql = format!(
         "INSERT INTO jobctl.job_runs (job_type, status, attempts {columns}) VALUES ('{job}', \
@@ -32,8 +32,10 @@ pub(crate) fn insert_running(db: &TestDb, job: &str, seconds: i32) -> i64 {
     insert_run(db, job, "running", ", locked_by, locked_until, started_at", &values)
 }
 
-/// Inserts a run that ended this many hours ago and ran for this many seconds.
+/// Inserts a run that ended this many hours ago. If it succeeded, its attempt lasted this many
+/// seconds.
 pub(crate) fn insert_ended(db: &TestDb, job: &str, status: &str, hours: i32, seconds: i32) -> i64 {
+    // The run ends a minute after its attempt, because run times are those of attempts.
     let end = format!("now() - interval '{hours} hours'");
     let start = format!("{end} - interval '{seconds} seconds'");
     let id = insert_run(
@@ -53,6 +55,7 @@ pub(crate) fn insert_ended(db: &TestDb, job: &str, status: &str, hours: i32, sec
     id
 }
 
+/// Inserts a worker that has ticked for 90 days, the last time this many seconds ago.
 fn insert_worker(db: &TestDb, worker: &str, seconds: i32) {
     db.execute(&format!(
         "INSERT INTO jobctl.job_workers (worker, version, last_tick_at, ticking_since)
@@ -66,7 +69,8 @@ const DEFINITIONS: &str = "
     [jobs.mail]\nshell = 'true'\n
     [jobs.report]\nshell = 'true'\nschedule = '0 4 * * *'\n";
 
-/// A database with jobs, schedules, workers, and runs in every status.
+/// Returns a database with jobs, schedules, workers, and runs in most statuses. The runs have the
+/// ids 1 to 11 in this order.
 fn sample_db() -> TestDb {
     let db = TestDb::new();
     db.apply(DEFINITIONS);
@@ -91,7 +95,7 @@ fn sample_db() -> TestDb {
     db
 }
 
-/// Returns the lines that start with this word, without the word.
+/// Returns the columns of the lines that start with this word, without the word.
 fn lines<'a>(finished: &'a Finished, word: &str) -> Vec<Vec<&'a str>> {
     let lines = finished.stdout.lines().map(|line| line.split('\t').collect::<Vec<_>>());
     // TSV has no trailing tabs.
@@ -108,7 +112,7 @@ fn assert_near(value: &str, expected: f64) {
     assert!((expected..expected + 60.0).contains(&value), "{value} instead of {expected}");
 }
 
-/// Returns the output of this command on a terminal of that width.
+/// Returns the output of this command on a terminal of so many columns.
 pub(crate) fn on_terminal(db: &TestDb, columns: u16, command: &str) -> String {
     let folder = crate::support::temp_dir();
     let typescript = folder.path().join("typescript");
@@ -130,14 +134,19 @@ pub(crate) fn on_terminal(db: &TestDb, columns: u16, command: &str) -> String {
 #[test]
 fn an_empty_database_has_an_empty_status() {
     let db = TestDb::new();
+    // TSV.
     let finished = db.jobctl(["status"]).run().success().stderr("");
     assert_eq!(finished.stdout.lines().count(), 1, "{finished}");
     assert_eq!(lines(&finished, "finding")[0][2], "no worker has ever ticked");
+
+    // Metrics of Prometheus.
     let samples = parse(&db.jobctl(["status", "--prometheus"]).run().success().stdout);
     let names: HashSet<_> = samples.iter().map(|(name, ..)| name.as_str()).collect();
     assert_eq!(names, HashSet::from(["jobctl_findings", "jobctl_facts", "jobctl_holds"]));
     assert_eq!(value(&samples, "jobctl_findings", &[("code", "worker_missing")]), Some(1.0));
     assert_eq!(value(&samples, "jobctl_findings", &[("code", "runs_dead")]), Some(0.0));
+
+    // JSON.
     let mut json: Value =
         serde_json::from_str(&db.jobctl(["status", "--json"]).run().success().stdout).unwrap();
     assert!(json["now"].take().is_string());
@@ -149,6 +158,8 @@ fn an_empty_database_has_an_empty_status() {
             "longest_running": [], "figures": []
         })
     );
+
+    // Tables.
     let shown = on_terminal(&db, 80, "status");
     assert!(shown.starts_with("Needs attention\n\n SEVERITY  FOUND "), "{shown}");
     let empty = "\n\nNo definitions and no runs yet; see `jobctl apply` and `jobctl enqueue`.\n";
@@ -159,12 +170,13 @@ fn an_empty_database_has_an_empty_status() {
 fn status_counts_runs_by_job_and_status() {
     let finished = sample_db().jobctl(["status"]).run().success().stderr("");
     let jobs = lines(&finished, "job");
-    // Name, waiting, due, running, failed, dead, succeeded.
+    // Columns 0 to 6: name, and runs that are not due, due, running, failed, dead and succeeded.
     let counts: Vec<_> = jobs.iter().map(|job| job[..7].join(" ")).collect();
     assert_eq!(
         counts,
         ["backup 0 0 1 0 1 1", "built-in 0 0 0 0 0 1", "mail 2 3 0 2 0 0", "report 0 0 0 0 0 0"]
     );
+    // Column 7: the age of the oldest due run, in seconds. Only `mail` has due runs.
     assert_eq!([jobs[0][7], jobs[1][7], jobs[3][7]], ["", "", ""]);
     assert_near(jobs[2][7], 7500.0);
 }
@@ -183,16 +195,20 @@ fn run_times_cover_runs_that_succeeded_in_the_last_day() {
     for seconds in 1..=20 {
         insert_ended(&db, "mail", "succeeded", 23, seconds);
     }
+    // These runs do not count: they ended too long ago, or did not succeed.
     insert_ended(&db, "mail", "succeeded", 25, 500);
     insert_ended(&db, "mail", "dead", 1, 600);
     insert_ended(&db, "mail", "cancelled", 1, 700);
     let finished = db.jobctl(["status"]).run().success();
+    // Columns 6 to 10: successes, age of the oldest due run, and the median, the 95th percentile
+    // and the longest of the run times.
     assert_eq!(lines(&finished, "job")[0][6..11], ["20", "", "10.0", "19.0", "20.0"]);
 }
 
 #[test]
 fn status_shows_the_next_fire_or_why_a_schedule_does_not_fire() {
     let db = sample_db();
+    // Name, next fire and state of each job.
     let next = || {
         let finished = db.jobctl(["status"]).run().success();
         lines(&finished, "job")
@@ -204,6 +220,7 @@ fn status_shows_the_next_fire_or_why_a_schedule_does_not_fire() {
         next(),
         ["backup 2126-01-05T03:00:00.000000Z fires", "built-in  ", "mail  ", "report  paused"]
     );
+    // A definition that is missing in the file is disabled.
     db.apply("[jobs.mail]\nshell = 'true'\n");
     assert_eq!(next(), ["backup  disabled", "built-in  ", "mail  ", "report  disabled"]);
 }
@@ -224,6 +241,7 @@ fn status_shows_the_worker_with_the_latest_tick_first() {
 #[test]
 fn status_shows_the_five_longest_running_runs() {
     let db = TestDb::new();
+    // Six runs, of which the last one is not shown.
     let ids = [60, 120, 3600, 7200, 90, 30].map(|seconds| insert_running(&db, "mail", seconds));
     db.execute("UPDATE jobctl.job_runs SET locked_until = '2126-01-31 08:00:02+00'");
     let finished = db.jobctl(["status"]).run().success();
@@ -240,12 +258,14 @@ fn status_shows_the_five_longest_running_runs() {
 #[test]
 fn status_shows_one_job_and_refuses_unknown_names() {
     let db = sample_db();
+    // The workers are those of all jobs.
     let finished = db.jobctl(["status", "--job", "backup"]).run().success();
     assert_eq!(lines(&finished, "job").len(), 1);
     assert_eq!(lines(&finished, "running").len(), 1);
     assert_eq!(lines(&finished, "worker").len(), 2);
     let finished = db.jobctl(["status", "--job", "mail"]).run().success();
     assert_eq!([lines(&finished, "job").len(), lines(&finished, "running").len()], [1, 0]);
+    // A built-in job, although it has no runs.
     db.jobctl(["status", "--job", "shell"]).run().success();
     // A job without a definition is listed while it has runs.
     db.jobctl(["status", "--job", "built-in"]).run().success();
@@ -348,6 +368,7 @@ fn tables_fit_a_terminal_of_80_columns_uncut() {
     );
     let id = db.query("SELECT id FROM jobctl.job_runs WHERE status = 'running'");
     let shown = on_terminal(&db, 80, "status");
+    // The words of each line, without the seconds of durations.
     let expected = format!(
         "Needs attention
 
@@ -418,7 +439,7 @@ fn tables_fit_a_terminal_of_80_columns_uncut() {
 /// A sample: name, labels, value.
 type Sample = (String, Vec<(String, String)>, f64);
 
-/// Strictly parses version 0.0.4 of the text format.
+/// Parses version 0.0.4 of the text format of Prometheus, and checks its rules.
 fn parse(text: &str) -> Vec<Sample> {
     assert!(text.ends_with('\n') && !text.contains("\n\n"), "{text}");
     let (mut samples, mut seen, mut family) = (Vec::new(), HashSet::new(), String::new());
@@ -478,6 +499,7 @@ fn parse(text: &str) -> Vec<Sample> {
     samples
 }
 
+/// Returns the value of the sample with this name and exactly these labels.
 fn value(samples: &[Sample], name: &str, labels: &[(&str, &str)]) -> Option<f64> {
     let labels: Vec<_> =
         labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
@@ -494,11 +516,13 @@ fn prometheus_gauges_have_the_same_facts() {
     let statuses = ["queued", "failed", "running", "dead"];
     assert_eq!(statuses.map(|status| runs("mail", status)), [3.0, 2.0, 0.0, 0.0].map(Some));
     assert_eq!(statuses.map(|status| runs("backup", status)), [0.0, 0.0, 1.0, 1.0].map(Some));
+
     let of = |name, job| value(&samples, name, &[("job_type", job)]);
     assert_eq!(of("jobctl_due_runs", "mail"), Some(3.0));
     assert_near(&of("jobctl_oldest_due_age_seconds", "mail").unwrap().to_string(), 7500.0);
     assert_eq!(of("jobctl_oldest_due_age_seconds", "backup"), Some(0.0));
     assert_eq!(of("jobctl_succeeded_last_24h", "built-in"), Some(1.0));
+    // `backup` has one success, so its three run times are the same. `mail` has none.
     for name in [
         "jobctl_run_time_median_seconds",
         "jobctl_run_time_p95_seconds",
@@ -506,8 +530,10 @@ fn prometheus_gauges_have_the_same_facts() {
     ] {
         assert_eq!([of(name, "backup"), of(name, "mail")], [Some(1200.0), None]);
     }
+    // 2126-01-05 03:00 in UTC. A paused schedule has no next time.
     assert_eq!(of("jobctl_next_fire_timestamp_seconds", "backup"), Some(4_923_255_600.0));
     assert_eq!(of("jobctl_next_fire_timestamp_seconds", "report"), None);
+
     let tick = value(&samples, "jobctl_worker_last_tick_timestamp_seconds", &[("worker", "web2")])
         .unwrap();
     let ticked: f64 = db
@@ -524,7 +550,8 @@ fn watch_redraws_until_ctrl_c() {
     let db = TestDb::new();
     let folder = crate::support::temp_dir();
     let typescript = folder.path().join("typescript");
-    // The first screen has no job, a later one has; then Ctrl-C.
+    // The first screen has no job, so a run is enqueued. When a later screen has a job, Ctrl-C ends
+    // the command.
     let script = "saw() { until grep -q \"$1\" \"$typescript\"; do sleep 0.1; done; }
         { saw 'No definitions'; \"$jobctl\" enqueue shell -- true >&2; saw '^Jobs'
         printf '\\003'; } |
@@ -532,16 +559,22 @@ fn watch_redraws_until_ctrl_c() {
     let watched = db.script(script).env("typescript", typescript.to_str().unwrap());
     watched.env("NO_COLOR", "1").run().exits(130);
     let shown = std::fs::read_to_string(typescript).unwrap();
+    // Each screen begins with "cursor to the top left", and ends with "clear below".
     let screens: Vec<_> = shown.split("\u{1b}[H").skip(1).collect();
     assert!(screens.len() >= 2, "{shown:?}");
     let fits = |screen: &&str| {
         screen.split_once("\u{1b}[J").is_some_and(|(screen, _)| screen.lines().count() < 14)
     };
     assert!(screens.iter().all(fits), "{shown:?}");
-    // The time, then the first sections.
+    // The time, then the sections for which there is room.
     let last = screens.last().unwrap();
     assert!(last.starts_with("20") && last.contains("Z\u{1b}[K"), "{last:?}");
     assert!(last.contains("\nJobs\u{1b}[K") && !last.contains("Results"), "{last:?}");
+}
+
+#[test]
+fn watch_needs_a_terminal_and_tables() {
+    let db = TestDb::new();
     db.jobctl(["status", "--watch"])
         .run()
         .exits(2)
@@ -584,6 +617,7 @@ fn a_small_terminal_counts_the_findings_that_it_cuts_and_shows_the_workers() {
     let more = screen.lines().find_map(|line| line.strip_prefix(" and ")?.split(' ').next());
     assert_eq!(shown + more.unwrap().parse::<usize>().unwrap(), 12, "{screen}");
     assert!(screen.contains("web7") && !screen.contains("Flow"), "{screen}");
+
     // Without findings, there is room for the flow.
     db.execute("DELETE FROM jobctl.job_runs WHERE status = 'dead'");
     insert_waiting(&db, "mail", "queued", -5);
@@ -609,6 +643,7 @@ fn a_hostile_name_stays_inside_its_cell_and_label() {
     let db = hostile_db();
     let harmless = r#"a"} 9\n\x{é\u{1b}[2J"#;
     let finished = db.jobctl(["status"]).run().success();
+    // A finding, the job, its flow and the worker: no name begins a line of its own.
     assert_eq!(finished.stdout.lines().count(), 4, "{finished}");
     let names = ["job", "flow", "worker"].map(|kind| lines(&finished, kind)[0][0]);
     assert_eq!(names, [harmless; 3]);
@@ -621,8 +656,8 @@ fn a_hostile_name_stays_inside_its_cell_and_label() {
     assert!(!on_terminal(&db, 100, "status").contains('\u{1b}'));
 }
 
-/// Prints the samples that the client library of Prometheus reads.
-const READ: &str = "
+/// A Python program that prints the samples which the client library of Prometheus reads.
+const PARSE_WITH_CLIENT_LIBRARY: &str = "
 import json, sys
 from prometheus_client.parser import text_string_to_metric_families
 families = text_string_to_metric_families(sys.stdin.read())
@@ -640,7 +675,7 @@ fn the_parser_of_prometheus_reads_the_same_samples() {
         let text = db.jobctl(["status", "--prometheus"]).run().success().stdout;
         let mut python = Command::new("python3");
         python
-            .args(["-c", READ])
+            .args(["-c", PARSE_WITH_CLIENT_LIBRARY])
             .env("PYTHONPATH", &folder)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
@@ -653,8 +688,8 @@ fn the_parser_of_prometheus_reads_the_same_samples() {
     }
 }
 
-/// Returns the successes, deaths, failed and retried attempts of each job, how many of its runs
-/// waited at most 30 s, a minute and any time, and how the last one ended.
+/// Returns for each job: the successes, deaths, failed attempts and retried attempts, how many of
+/// its runs waited at most 30 s, a minute and any time, and the last status.
 fn stored_figures(db: &TestDb) -> String {
     db.query(
         "SELECT string_agg(
@@ -672,10 +707,11 @@ fn figures_count_every_end_and_pruning_does_not_lower_them() {
     for job in ["good", "good", "good", "bad"] {
         db.enqueue([job]);
     }
-    // Two of the good runs have waited for 45 seconds, and the third starts at once.
+    // The first two of the good runs have waited for 45 seconds, and the third starts at once.
     db.execute("UPDATE jobctl.job_runs SET run_at = now() - interval '45 seconds' WHERE id <= 2");
     db.jobctl(["tick"]).run().success();
     assert_eq!(stored_figures(&db), "bad 0 0 1 1 0 0 0 failed; good 3 0 0 0 1 3 3 succeeded");
+
     // The second attempt is lost with its worker.
     db.execute(
         "UPDATE jobctl.job_runs SET status = 'running', attempts = 2, started_at = now(),
@@ -685,10 +721,13 @@ fn figures_count_every_end_and_pruning_does_not_lower_them() {
     db.jobctl(["tick"]).run().success();
     let all = "bad 0 1 2 1 0 0 0 dead; good 3 0 0 0 1 3 3 succeeded";
     assert_eq!(stored_figures(&db), all);
+
     // Pruning deletes all runs, and no figure.
     db.jobctl(["prune", "--yes", "--older-than", "0s", "--dead-older-than", "0s"]).run().success();
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
     assert_eq!(stored_figures(&db), all);
+
+    // The metrics have the same figures.
     let samples = parse(&db.jobctl(["status", "--prometheus"]).run().success().stdout);
     let of = |name, job| value(&samples, name, &[("job_type", job)]);
     assert_eq!(of("jobctl_dead_total", "bad"), Some(1.0));
@@ -724,6 +763,7 @@ fn a_row_of_figures_that_was_written_1000_times_is_continued_in_a_new_row() {
 #[test]
 fn a_result_is_recorded_although_its_figures_fail() {
     let db = TestDb::new();
+    // The figures of a success violate this constraint.
     db.execute("ALTER TABLE jobctl.job_figures ADD CONSTRAINT none CHECK (succeeded = 0)");
     let id = db.enqueue(["shell", "--", "true"]);
     db.jobctl(["tick"]).run().success();
@@ -733,6 +773,7 @@ fn a_result_is_recorded_although_its_figures_fail() {
 #[test]
 fn the_figures_do_not_overflow() {
     let db = TestDb::new();
+    // A run time counts as 0 to 1e9 seconds: the first two as 1e9, the last one as 0.
     for number in ["1.7e308", "NaN", "-1"] {
         let call = format!(
             "SELECT jobctl.count_attempts('{{1}}', '{{a}}', '{{succeeded}}', '{{succeeded}}',
@@ -747,6 +788,7 @@ fn the_figures_do_not_overflow() {
 fn a_locked_row_of_figures_delays_no_result() {
     let db = TestDb::new();
     let mut client = db.client();
+    // Another session locks the row of the first tick, so the second tick inserts another row.
     for _ in 0..2 {
         db.enqueue(["shell", "--", "true"]);
         db.jobctl(["tick"]).run().success();
@@ -760,6 +802,7 @@ fn a_locked_row_of_figures_delays_no_result() {
 fn status_reads_one_snapshot() {
     let db = TestDb::new();
     let mut other = db.client();
+    // `status` reads this table after it has begun its snapshot.
     other.batch_execute("BEGIN; LOCK jobctl.job_workers").unwrap();
     let status = db.jobctl(["status"]).spawn();
     wait_until("status to wait for the lock", || {
@@ -768,6 +811,7 @@ fn status_reads_one_snapshot() {
             AND NOT granted",
         ) == "1"
     });
+    // This run is inserted while `status` waits, so no part of the output shows it.
     insert_running(&db, "mail", 60);
     other.batch_execute("COMMIT").unwrap();
     drop(other);
@@ -776,12 +820,13 @@ fn status_reads_one_snapshot() {
 }
 
 #[test]
-fn the_views_have_dead_runs_and_runs_of_over_ten_minutes() {
+fn views_list_the_dead_runs_and_the_runs_of_over_ten_minutes() {
     let db = TestDb::new();
+    // Neither view lists these runs.
     insert_waiting(&db, "mail", "failed", -7500);
     insert_running(&db, "mail", 590);
-    let long = insert_running(&db, "backup", 3600);
     insert_ended(&db, "mail", "succeeded", 2, 3600);
+    let long = insert_running(&db, "backup", 3600);
     let dead = insert_ended(&db, "mail", "dead", 2, 3600);
     assert_eq!(db.query("SELECT id FROM jobctl.dead_runs"), dead.to_string());
     let running = "SELECT id, locked_by, run_time_seconds >= 3600, locked_until > now() FROM \
@@ -790,9 +835,10 @@ fn the_views_have_dead_runs_and_runs_of_over_ten_minutes() {
 }
 
 #[test]
-fn status_shows_five_workers_that_ticked_once() {
+fn of_the_workers_that_ticked_only_once_status_shows_the_newest_five() {
     let db = TestDb::new();
     insert_worker(&db, "web1", 3600);
+    // 500 workers that ticked once, as pods of Kubernetes do.
     db.execute(
         "INSERT INTO jobctl.job_workers (worker, version, last_tick_at, ticking_since)
          SELECT 'pod-' || n, '', now() - n * interval '1 minute', now() - n * interval '1 minute'
@@ -827,6 +873,7 @@ fn blocked_runs_have_a_column_and_a_status_of_their_own() {
     // The JSON names the count of blocked runs like those of the other statuses.
     let counts = ["not_due_runs", "blocked_runs", "due_runs"].map(|name| mail[name].clone());
     assert_eq!(counts, [json!(1), json!(2), json!(0)]);
+
     let table = db.jobctl(["status", "--format", "table"]).run().success().stdout;
     assert!(table.to_lowercase().contains("blocked"), "{table}");
 }
@@ -845,6 +892,7 @@ fn status_says_whether_a_deploy_would_interrupt_a_run() {
         without_seconds(line)
     };
     assert_eq!(line(), "Safe to stop now: yes, nothing runs; next fire in 3m");
+
     // A backup usually takes 10 minutes, and has been running for 90 s. A mail takes one minute,
     // and has been running for an hour.
     let running = insert_running(&db, "backup", 90);
@@ -856,7 +904,9 @@ fn status_says_whether_a_deploy_would_interrupt_a_run() {
         line(),
         "Safe to stop now: no, 2 run; the longest usually ends in 8m; next fire in 3m"
     );
-    // Returns the time from the start of a run to its usual end, in seconds.
+
+    // `show` and `list` have the usual end of each run. This is its time after the start, in
+    // seconds.
     let usual_time = |row: &Value, start: &str| {
         let at = |name: &str| row[name].as_str().unwrap().parse::<DateTime<Utc>>().unwrap();
         (at("usual_end_at") - at(start)).num_seconds()
@@ -873,10 +923,12 @@ fn status_says_whether_a_deploy_would_interrupt_a_run() {
         let shown = on_terminal(&db, columns, "list --status running");
         assert!(shown.contains("USUAL END") && shown.contains("in 8m"), "{shown}");
     }
+
     // Only the mail is left, which should have ended an hour ago.
     db.execute(&format!("DELETE FROM jobctl.job_runs WHERE id = {running}"));
     let late = line();
     assert!(late.contains(": no, 1 run; the longest usually ended 59m ago; next fire"), "{late}");
+
     // A job without a success has no usual run time.
     insert_running(&db, "new", 1);
     assert_eq!(line(), "Safe to stop now: no, 2 run; usual end unknown; next fire in 3m");
@@ -887,13 +939,14 @@ fn status_says_whether_a_deploy_would_interrupt_a_run() {
 #[test]
 fn status_with_more_than_five_findings_refers_to_check_for_the_remedies() {
     let db = TestDb::new();
-    let dead = |job: u32| {
+    // Each job with a dead run is a finding.
+    let insert_dead = |job: u32| {
         insert_run(&db, &format!("job{job}"), "dead", ", finished_at", ", now()");
     };
     insert_worker(&db, "web1", 3);
-    (1..=5).for_each(dead);
+    (1..=5).for_each(insert_dead);
     assert!(on_terminal(&db, 120, "status").contains("REMEDY"));
-    dead(6);
+    insert_dead(6);
     let shown = on_terminal(&db, 80, "status");
     assert!(shown.contains(" remedies: `jobctl check`\n"), "{shown}");
     assert!(!shown.contains("list-dead") && !shown.contains("REMEDY"), "{shown}");
