@@ -608,7 +608,7 @@ fn a_tick_that_is_process_1_reaps_the_orphans_of_jobs() {
         return leave_out("a tick as process 1", "a namespace of processes needs root");
     }
     let db = TestDb::new();
-    // The script makes ten orphans, prints the name of process 1, and waits until no zombie is left.
+    // The script makes ten orphans, prints the name of process 1, and waits for the last zombie.
     let zombies = "$(cat /proc/[0-9]*/status 2>/dev/null | grep -c '^State:.Z')";
     let script = format!(
         "for n in 1 2 3 4 5; do sh -c 'sleep 0 & sleep 0 &'; done; cat /proc/1/comm;

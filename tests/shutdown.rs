@@ -10,11 +10,13 @@ use crate::support::{Gate, Preload, Proxy, TestDb, temp_dir, wait_until, wait_un
 
 const SIGNALS: [Signal; 4] = [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT];
 
-/// Returns a script that ignores SIGTERM, logs it, and waits at the gate.
+/// Returns a script that waits at the gate. It goes on after SIGTERM and SIGINT, and logs each as
+/// `asked`.
 fn script_that_ignores_sigterm(gate: &Gate) -> String {
     format!("trap 'echo asked >>{}' TERM INT; {}", gate.log().display(), gate.script())
 }
 
+/// The end of the line about a result that the tick could neither record nor store.
 const UNRECORDED: &str = "; result not recorded, so the run will start again; another tick \
      recovers the run when its lease ends";
 
@@ -36,6 +38,7 @@ fn an_idle_tick_ends_at_once_on_any_signal() {
 #[test]
 fn a_signal_during_the_start_ends_the_tick() {
     let db = TestDb::new();
+    // The tick gets a signal when it calls `socketpair` for the first time, early in its start.
     let signalled = Preload::compile(
         "#define _GNU_SOURCE
          #include <signal.h>
@@ -67,12 +70,14 @@ fn after_a_signal_running_jobs_finish_and_no_run_is_claimed() {
         tick.signal(signal);
         db.wait_until_no_tick_has_the_claim_right();
         let late = db.enqueue(["shell", "--", "true"]);
-        // The tick renews its lease meanwhile, so no other host recovers the run.
+
+        // The tick renews its lease meanwhile, so no other worker recovers the run.
         let lease = db.of_run(running, "locked_until");
         wait_until("the first lease to be over", || {
             db.query(&format!("SELECT now() > '{lease}'")) == "t"
         });
         db.jobctl(["tick", "--worker", "other", "--shell", "off"]).run().success().stderr("");
+
         gate.open();
         let tick = tick.wait().success();
         assert!(
@@ -93,8 +98,8 @@ fn a_tick_claims_nothing_after_a_migration_and_lets_its_running_jobs_finish() {
     gate.wait_for_starts(1);
     // A newer jobctl has migrated the schema.
     db.execute(
-        "INSERT INTO jobctl.schema_migrations (version, name, checksum) VALUES (9999, \
-        '9999_later', 'x')",
+        "INSERT INTO jobctl.schema_migrations (version, name, checksum)
+         VALUES (9999, '9999_later', 'x')",
     );
     db.wait_until_no_tick_has_the_claim_right();
     // The lease is renewed as before.
@@ -114,9 +119,7 @@ fn runs_of_a_claim_that_a_signal_interrupts_are_released_without_an_attempt() {
     );
     let blocker = db.block_claims();
     let tick = db.jobctl(["tick", "--concurrency", "64"]).spawn();
-    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND \
-        wait_event = 'advisory'";
-    wait_until("the claim", || db.query(waiting) == "1");
+    wait_until("the claim to be blocked", || db.sessions_waiting_for_locks() == 1);
     // The tick waits for the answer to its claim. It sees the signal only afterwards.
     tick.signal(Signal::TERM);
     drop(blocker);
@@ -132,52 +135,55 @@ fn runs_of_a_claim_that_a_signal_interrupts_are_released_without_an_attempt() {
 fn a_job_that_exceeds_the_grace_period_is_stopped_and_queued_again() {
     let db = TestDb::new();
     let gate = Gate::new();
-    let polite = gate.enqueue(&db);
-    let last = db.enqueue(["shell", "--max-attempts", "1", "--", "sleep", "600"]);
+    let usual = gate.enqueue(&db);
+    let with_one_attempt = db.enqueue(["shell", "--max-attempts", "1", "--", "sleep", "600"]);
     let tick = db.jobctl(["tick", "--grace", "1s", "--worker", "w"]).spawn();
     gate.wait_for_starts(1);
-    db.wait_for_status(last, "running");
+    db.wait_for_status(with_one_attempt, "running");
     tick.signal(Signal::TERM);
     let tick = tick.wait().success();
     assert!(tick.took >= Duration::from_secs(1), "{tick}");
     assert!(!gate.has_processes());
     assert_eq!(gate.count("end"), 0);
+
+    // Both runs are due again: an interrupted attempt does not use up `max_attempts`.
     let state = "status, attempts, error_type, run_at <= now(), locked_by";
-    assert_eq!(db.of_run(polite, state), "queued|1|interrupted|t|");
-    assert_eq!(
-        db.of_attempt(polite, 1, "worker, outcome, error_type"),
-        "w|interrupted|interrupted"
-    );
-    assert_eq!(db.of_run(last, state), "queued|1|interrupted|t|");
+    assert_eq!(db.of_run(usual, state), "queued|1|interrupted|t|");
+    assert_eq!(db.of_attempt(usual, 1, "worker, outcome, error_type"), "w|interrupted|interrupted");
+    assert_eq!(db.of_run(with_one_attempt, state), "queued|1|interrupted|t|");
+
+    // The next tick makes the second attempt.
     gate.open();
-    db.jobctl(["cancel", &last.to_string()]).run().success();
+    db.jobctl(["cancel", &with_one_attempt.to_string()]).run().success();
     db.jobctl(["tick"]).run().success();
-    assert_eq!(db.of_run(polite, "status, attempts"), "succeeded|2");
+    assert_eq!(db.of_run(usual, "status, attempts"), "succeeded|2");
 }
 
-/// Timeouts and cancellations are decisions about the run, whatever its job does about SIGTERM.
 #[test]
 fn a_job_that_a_shutdown_lets_finish_with_exit_status_0_has_succeeded() {
     let db = TestDb::new();
     let gate = Gate::new();
+    // These commands end with an exit status of their own after SIGTERM.
     let script = format!("trap 'exit 0' TERM; {}", gate.script());
     let finishing = db.enqueue_script(&script);
-    let command = ["--max-attempts", "1", "--", "sh", "-c", &script];
     let failing = db.enqueue_script(&script.replace("exit 0", "exit 3"));
-    let late = db.enqueue([&["shell", "--timeout", "1s"], &command[..]].concat());
+    // A timeout and a cancellation decide about the run, whatever the exit status is then.
+    let command = ["--max-attempts", "1", "--", "sh", "-c", &script];
+    let timed_out = db.enqueue([&["shell", "--timeout", "1s"], &command[..]].concat());
     let cancelled = db.enqueue([&["shell"], &command[..]].concat());
     let tick = db.jobctl(["tick", "--grace", "0s"]).spawn();
     gate.wait_for_starts(4);
     db.jobctl(["cancel", &cancelled.to_string()]).run().success();
     db.wait_for_status(cancelled, "cancelled");
-    db.wait_for_status(late, "dead");
+    db.wait_for_status(timed_out, "dead");
+    // The shutdown stops the first two.
     tick.signal(Signal::TERM);
     tick.wait().success();
     let state = "status, attempts, error_type";
     assert_eq!(db.of_run(finishing, state), "succeeded|1|");
     assert_eq!(db.of_attempt(finishing, 1, "outcome, exit_code"), "succeeded|0");
     assert_eq!(db.of_run(failing, state), "queued|1|interrupted");
-    assert_eq!(db.of_run(late, state), "dead|1|timeout");
+    assert_eq!(db.of_run(timed_out, state), "dead|1|timeout");
     assert_eq!(db.of_run(cancelled, state), "cancelled|1|cancelled");
 }
 
@@ -206,7 +212,7 @@ fn a_second_signal_ends_the_grace_period() {
     let tick = db.jobctl(["tick", "--grace", "1h"]).spawn();
     gate.wait_for_starts(1);
     tick.signal(Signal::TERM);
-    // The kernel may merge two signals that come at once.
+    // Wait until the tick has handled the first signal: the kernel may merge two that come at once.
     db.wait_until_no_tick_has_the_claim_right();
     std::thread::sleep(Duration::from_millis(100));
     let second = Instant::now();
@@ -225,6 +231,7 @@ fn signals_of_a_terminal_do_not_reach_the_jobs() {
     let id = db.enqueue_script(&script_that_ignores_sigterm(&gate));
     let tick = db.jobctl(["tick", "--grace", "1m", "--linger"]).leads_group().spawn();
     gate.wait_for_starts(1);
+    // A terminal sends SIGINT to the whole group at Ctrl-C.
     kill_process_group(tick.pid(), Signal::INT).unwrap();
     db.wait_until_no_tick_has_the_claim_right();
     gate.open();
@@ -240,6 +247,8 @@ fn a_signal_at_any_moment_of_the_start_leaves_no_process_behind() {
     let proxy = Proxy::to(&db);
     let gate = Gate::new();
     gate.open();
+    // Half of the signals come this many milliseconds after the start of the process, the others
+    // this long after it has connected.
     for moment in 0..50 {
         db.execute(&format!(
             "INSERT INTO jobctl.job_runs (job_type, payload) VALUES
@@ -254,13 +263,14 @@ fn a_signal_at_any_moment_of_the_start_leaves_no_process_behind() {
         std::thread::sleep(Duration::from_millis(moment));
         tick.signal(Signal::TERM);
         let tick = tick.wait();
-        // Before jobctl catches signals, the signal kills it. But then it has started nothing.
-        let unborn = tick.status.code().is_none() && proxy.connections() == before;
-        assert!(tick.status.success() || unborn, "after {moment} ms: {tick}");
+        // Before jobctl catches signals, the signal kills it. But then it has not even connected.
+        let is_killed_early = tick.status.code().is_none() && proxy.connections() == before;
+        assert!(tick.status.success() || is_killed_early, "after {moment} ms: {tick}");
         assert_eq!(tick.stderr, "", "after {moment} ms");
         let held = "SELECT count(*) FROM jobctl.job_runs WHERE status = 'running'";
         assert_eq!(db.query(held), "0", "after {moment} ms: {}", db.dump());
     }
+    // All runs succeed, and each that waits at the gate has started once.
     db.jobctl(["tick", "--quiet"]).run().success();
     assert_eq!(db.query("SELECT DISTINCT status, attempts FROM jobctl.job_runs"), "succeeded|1");
     assert_eq!(gate.count("start"), 50);
@@ -269,6 +279,7 @@ fn a_signal_at_any_moment_of_the_start_leaves_no_process_behind() {
 
 #[test]
 fn a_stopped_tick_whose_database_is_away_ends_its_jobs_and_exits_within_its_timeouts() {
+    // The connection is either cut or silent.
     for cut in [false, true] {
         let db = TestDb::new();
         db.allow_running_runs_at_end();
@@ -286,7 +297,7 @@ fn a_stopped_tick_whose_database_is_away_ends_its_jobs_and_exits_within_its_time
         let asked = Instant::now();
         tick.signal(Signal::TERM);
         wait_until("the job to be ended", || !gate.has_processes());
-        // The result can't be written. The tick retries until then.
+        // The tick can't record the result. It tries until its timeouts are over.
         let tick = tick.wait().exits(1).stderr_has("cannot record or release 1 run in time");
         assert!(asked.elapsed() < Duration::from_secs(40), "took {:?}", asked.elapsed());
         let what = format!("run {id} shell attempt 1/10: interrupted after ");
@@ -304,7 +315,7 @@ fn a_tick_that_cannot_release_a_run_exits_1() {
     let tick = db.jobctl(["tick", "--grace", "0s", "--lease", "1m"]).spawn();
     gate.wait_for_starts(1);
     let mut locks = db.client();
-    // Without the second lock, the tick would store the result.
+    // Without the second lock, the tick would store the result in that table.
     let lock = "BEGIN; SELECT FROM jobctl.job_runs FOR UPDATE;
         LOCK TABLE jobctl.job_locked_runs IN EXCLUSIVE MODE";
     locks.batch_execute(lock).unwrap();
@@ -322,8 +333,8 @@ fn an_unstarted_run_has_no_attempt_even_if_the_tick_ends_at_once() {
     let db = TestDb::new();
     let proxy = Proxy::to(&db);
     let gate = Gate::new();
-    // After a hundred quick runs, the tick prefetches many of the next ones. It has one slot, so
-    // one of them starts.
+    // After a hundred quick runs, the tick prefetches many of the next runs. It has one slot, so
+    // only one of those starts.
     for (runs, script) in [(100, ":".to_owned()), (40, gate.script())] {
         let payload = serde_json::json!({ "command": script });
         db.execute(&format!(
@@ -352,7 +363,7 @@ fn an_unstarted_run_has_no_attempt_even_if_the_tick_ends_at_once() {
 }
 
 #[test]
-fn a_signal_reaches_the_jobs_even_if_the_database_is_silent() {
+fn a_signal_ends_the_jobs_before_the_answer_of_a_silent_database_times_out() {
     let db = TestDb::new();
     db.allow_running_runs_at_end();
     let proxy = Proxy::to(&db);
@@ -393,6 +404,7 @@ fn a_signal_stops_a_tick_that_waits_for_a_renewal() {
 
 #[test]
 fn an_idle_tick_exits_within_grace_and_two_seconds_of_silence() {
+    // The database is silent from a claim or from a wake on.
     for text in ["Claims due runs", "INSERT INTO jobctl.job_workers"] {
         let db = TestDb::new();
         let proxy = Proxy::to(&db);
@@ -426,19 +438,25 @@ fn a_tick_continues_after_its_stdout_and_stderr_are_closed() {
     let db = TestDb::new();
     let gate = Gate::new();
     let ids = [gate.enqueue(&db), db.enqueue(["shell", "--", "false"]), gate.enqueue(&db)];
-    let (reader, stderr) = pipe().unwrap();
-    let (out_reader, stdout) = pipe().unwrap();
+    let (stdout_reader, stdout) = pipe().unwrap();
+    let (stderr_reader, stderr) = pipe().unwrap();
     let tick =
         db.jobctl(["tick"]).stdout_to(Stdio::from(stdout)).stderr_to(Stdio::from(stderr)).spawn();
     gate.wait_for_starts(2);
-    drop((reader, out_reader));
+    drop((stdout_reader, stderr_reader));
     gate.open();
     tick.wait().success();
     let statuses = ids.map(|id| db.status(id));
     assert_eq!(statuses, ["succeeded", "failed", "succeeded"]);
+}
+
+#[test]
+fn a_tick_continues_if_its_log_cannot_be_written() {
+    let db = TestDb::new();
     let folder = temp_dir();
     let log = folder.path().join("log");
     let id = db.enqueue(["shell", "--", "true"]);
+    // No file may grow.
     db.script(&format!("ulimit -f 0; exec \"$jobctl\" tick 2>>{}", log.display())).run().success();
     assert_eq!(db.status(id), "succeeded");
 }
@@ -455,28 +473,28 @@ fn a_release_does_not_undo_the_claim_of_another_worker() {
     let db = TestDb::new();
     db.allow_running_runs_at_end();
     let ids: Vec<_> = changes.iter().map(|_| db.enqueue(["shell", "--", "true"])).collect();
-    let waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND \
-        wait_event_type = 'Lock'";
-    // The claim waits. After it, a lock of the table is next, and then the release of the tick.
+    // The claim waits. Behind it, another session waits for a lock of the table. So that session
+    // gets the lock after the claim and before the release.
     let blocker = db.block_claims();
     let tick = db.jobctl(["tick", "--worker", "w"]).spawn();
-    wait_until("the claim", || db.query(waiting) == "1");
+    wait_until("the claim to be blocked", || db.sessions_waiting_for_locks() == 1);
     let mut other = db.client();
     let locking = std::thread::spawn(move || {
         other.batch_execute("BEGIN; LOCK TABLE jobctl.job_runs IN EXCLUSIVE MODE").unwrap();
         other
     });
-    wait_until("the lock to be next", || db.query(waiting) == "2");
+    wait_until("the lock of the table to be next", || db.sessions_waiting_for_locks() == 2);
     // The signal stops the tick before it starts a run.
     tick.signal(Signal::TERM);
     drop(blocker);
     let mut other = locking.join().unwrap();
-    wait_until("the claims to be released", || db.query(waiting) == "1");
+    wait_until("the release to wait for the lock", || db.sessions_waiting_for_locks() == 1);
     for (change, id) in changes.iter().zip(&ids) {
         other
             .batch_execute(&format!("UPDATE jobctl.job_runs SET {change} WHERE id = {id}"))
             .unwrap();
     }
+    // The release changes none of these rows any more.
     let runs = "SELECT string_agg(run::text, ' ' ORDER BY id) FROM jobctl.job_runs AS run";
     let before: String = other.query_one(runs, &[]).unwrap().get(0);
     other.batch_execute("COMMIT").unwrap();

@@ -6,16 +6,17 @@ use postgres::SimpleQueryMessage;
 
 use crate::support::{Role, TestDb, jobctl};
 
+/// Returns a database with the job `a`, whose values are not the defaults.
 fn db_with_definition() -> TestDb {
     let db = TestDb::new();
     db.apply(
-        "[jobs.a]\nshell = 'cat'\nqueue = 'own'\npriority = 4\nmax_attempts = 6\nbackoff = \
-        'fixed:5m'\n",
+        "[jobs.a]\nshell = 'cat'\nqueue = 'own'\npriority = 4\nmax_attempts = 6\n\
+         backoff = 'fixed:5m'\n",
     );
     db
 }
 
-/// Returns the SQLSTATE of a statement that fails.
+/// Returns the SQLSTATE of a statement that fails, or `accepted`.
 fn sqlstate_of(db: &TestDb, sql: &str) -> String {
     match db.client().simple_query(sql) {
         Ok(_) => "accepted".to_owned(),
@@ -29,16 +30,17 @@ fn an_order_and_its_job_commit_or_roll_back_together() {
     db.execute("CREATE TABLE orders (id int PRIMARY KEY)");
     let both = "INSERT INTO orders VALUES (1); SELECT jobctl.enqueue('a', '{\"order\": 1}', key => \
         'order:1')";
-    let state =
+    let orders_and_runs =
         || db.query("SELECT (SELECT count(*) FROM orders), (SELECT count(*) FROM jobctl.job_runs)");
     db.execute(&format!("BEGIN; {both}; ROLLBACK"));
-    assert_eq!(state(), "0|0");
+    assert_eq!(orders_and_runs(), "0|0");
+
     let mut application = db.client();
     application.batch_execute(&format!("BEGIN; {both}")).unwrap();
     db.jobctl(["tick"]).run().success().stderr("");
-    assert_eq!(state(), "0|0", "the run is invisible before the commit");
+    assert_eq!(orders_and_runs(), "0|0", "the run is invisible before the commit");
     application.batch_execute("COMMIT").unwrap();
-    assert_eq!(state(), "1|1");
+    assert_eq!(orders_and_runs(), "1|1");
     db.jobctl(["tick"]).run().success();
     assert_eq!(
         db.query("SELECT outcome, output FROM jobctl.job_attempts"),
@@ -52,21 +54,23 @@ fn named_arguments_override_the_definitions_values() {
     let columns =
         "job_type, payload, idempotency_key, run_at > now() - interval '1 minute', priority, queue,
                    max_attempts, timeout, backoff, key_scope, status";
+    // Returns the columns of the run that a call has enqueued.
     let run = |call: &str| {
         db.of_run(db.query(&format!("SELECT jobctl.enqueue({call})")).parse().unwrap(), columns)
     };
+    // Without an argument or with NULL, the definition decides.
     assert_eq!(run("'a'"), "a|{}||t|4|own|6||fixed:5m|retained|queued");
     assert_eq!(
         run("job => 'a', payload => NULL, key_scope => NULL"),
         "a|{}||t|4|own|6||fixed:5m|retained|queued"
     );
     assert_eq!(
-        run("job => 'a', payload => '[1]', key => 'k', run_at => '2020-01-01 00:00:00+02', \
-            priority => -3,
-             queue => 'q', max_attempts => 2, timeout => '90 seconds', backoff => 'list:1m,5m', \
-             key_scope => 'live'"),
+        run("job => 'a', payload => '[1]', key => 'k', run_at => '2020-01-01 00:00:00+02',
+             priority => -3, queue => 'q', max_attempts => 2, timeout => '90 seconds',
+             backoff => 'list:1m,5m', key_scope => 'live'"),
         "a|[1]|k|t|-3|q|2|00:01:30|list:1m,5m|live|queued"
     );
+
     let id = db.query("SELECT jobctl.enqueue('a', run_in => '1 hour')");
     assert_eq!(
         db.of_run(
@@ -84,13 +88,17 @@ fn a_repeated_key_returns_the_same_run_unless_the_payload_differs() {
     let first = db.query("SELECT jobctl.enqueue('a', '{\"x\": 1, \"y\": 2}', key => 'k')");
     assert_eq!(db.query("SELECT jobctl.enqueue('a', '{\"y\":2,  \"x\":1}', key => 'k')"), first);
     assert_eq!(db.enqueue(["a", r#"{"y":2,"x":1}"#, "--key", "k"]).to_string(), first);
-    for taken in ["'a', '{\"x\": 2}'", "'a'", "'b', '{\"x\": 1, \"y\": 2}'"] {
+
+    // Another payload, no payload and another job are conflicts.
+    for conflict in ["'a', '{\"x\": 2}'", "'a'", "'b', '{\"x\": 1, \"y\": 2}'"] {
         assert_eq!(
-            sqlstate_of(&db, &format!("SELECT jobctl.enqueue({taken}, key => 'k')")),
+            sqlstate_of(&db, &format!("SELECT jobctl.enqueue({conflict}, key => 'k')")),
             "JC004",
-            "{taken}"
+            "{conflict}"
         );
     }
+
+    // Keys that only look alike are other keys. Here are four runs more.
     for other in ["K", "k ", "\u{e9}", "e\u{301}"] {
         assert_ne!(
             db.query(&format!("SELECT jobctl.enqueue('a', '{{}}', key => '{other}')")),
@@ -165,6 +173,7 @@ fn bad_values_are_rejected_with_the_right_sqlstate() {
         );
     }
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
+
     // The last values that are allowed.
     for given in [
         "priority => 2147483647",
@@ -185,6 +194,7 @@ fn bad_values_are_rejected_with_the_right_sqlstate() {
 #[test]
 fn an_error_names_the_argument_and_hides_the_payload() {
     let db = db_with_definition();
+    // A wrong argument, and the name with which the error begins.
     for (given, argument) in [
         ("run_at => 'infinity'", "run_at"),
         ("run_in => '11 years'", "run_in"),
@@ -335,7 +345,9 @@ fn the_flags_the_sql_arguments_and_the_batch_fields_of_enqueue_have_the_same_nam
     let help = jobctl(["enqueue", "--help"]).run().success().stdout;
     let line = r#"{"job": "a", "no_such_field": 1}"#;
     let known = db.jobctl(["enqueue", "--batch", "-"]).stdin(line).run().exits(2).stderr;
-    for name in names.lines().filter(|name| !["run_in", "after_rule", "caller"].contains(name)) {
+    // These arguments have no flag and no field of their name.
+    let only_in_sql = ["run_in", "after_rule", "caller"];
+    for name in names.lines().filter(|name| !only_in_sql.contains(name)) {
         let flag = format!("--{}", name.replace('_', "-"));
         let is_flag = help.split_whitespace().any(|word| word == flag);
         assert!(is_flag || name == "payload", "{name}: {help}");
@@ -361,8 +373,9 @@ fn sql_flags_and_both_names_of_a_field_store_the_same_columns() {
     let lines = r#"{"job": "a", "key": "k1", "in": "10m"}
 {"job_type": "a", "idempotency_key": "k2", "in": "10m"}"#;
     let batch = db.jobctl(["enqueue", "--batch", "-"]).stdin(lines).run().success();
-    let stored: Vec<_> = batch.stdout.lines().map(stored).collect();
-    assert_eq!(stored, ["a|k1|t|{}", "a|k2|t|{}"]);
+    let stored_by_batch: Vec<_> = batch.stdout.lines().map(stored).collect();
+    assert_eq!(stored_by_batch, ["a|k1|t|{}", "a|k2|t|{}"]);
+
     // Both names at once are one field twice.
     for both in
         [r#""job": "a", "job_type": "a""#, r#""job": "a", "key": "k", "idempotency_key": "k""#]
@@ -387,6 +400,7 @@ fn rules_for_predecessors_have_the_names_of_their_flags() {
         let stored = format!("SELECT rule FROM jobctl.job_dependencies WHERE run_id = {id}");
         assert_eq!(db.query(&stored), rule, "{given}");
     }
+    // Two rules, or two times, at once are an error.
     for given in [
         "after_any_end => true, or_cancel => true",
         "after_any_end => true, after_rule => 'or_cancel'",
@@ -472,9 +486,12 @@ fn every_text_is_stored_unchanged() {
             .unwrap();
         assert_eq!(stored.get::<_, &str>(0), text);
         assert_eq!(stored.get::<_, &str>(1), text);
+
         // The command line finds the run by the same key and payload.
         let payload = serde_json::Value::from(text).to_string();
         assert_eq!(db.enqueue(["a", "--key", text, &payload]), id, "{text}");
+
+        // As the name of a job, the text is in the detail of the error.
         let unknown = client
             .query_one("SELECT jobctl.enqueue($1)", &[&text])
             .expect_err("no such definition");
@@ -482,6 +499,8 @@ fn every_text_is_stored_unchanged() {
         assert_eq!(unknown.code().code(), "JC003");
         assert_eq!(unknown.detail(), Some(text));
         db.jobctl(["enqueue", "--", text]).run().exits(2);
+
+        // As the key of an effect, the text is stored, too.
         db.jobctl(["once", text, "--", "true"]).run().success();
         assert_eq!(
             db.query("SELECT count(*) FROM jobctl.job_effects WHERE completed_at IS NOT NULL"),
@@ -497,6 +516,7 @@ fn every_text_is_stored_unchanged() {
 fn concurrent_transactions_with_one_key_make_one_run() {
     let db = db_with_definition();
     for round in 0..3 {
+        // 32 transactions at once.
         let callers: Vec<_> = (0..32)
             .map(|_| {
                 let mut client = db.client();
@@ -524,9 +544,7 @@ fn a_waiting_transaction_gets_the_key_after_a_rollback() {
     let waiting = thread::spawn(move || -> i64 {
         other.query_one("SELECT jobctl.enqueue('a', '[2]', key => 'k')", &[]).unwrap().get(0)
     });
-    let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND \
-        wait_event_type = 'Lock'";
-    crate::support::wait_until("the second to wait", || db.query(waits) == "1");
+    crate::support::wait_until("the second to wait", || db.sessions_waiting_for_locks() == 1);
     first.batch_execute("ROLLBACK").unwrap();
     let id = waiting.join().unwrap();
     assert_eq!(db.of_run(id, "payload"), "[2]");
@@ -537,8 +555,8 @@ fn objects_of_the_caller_are_never_used() {
     let db = db_with_definition();
     let role = Role::granted(&db, "enqueuer,effects");
     db.execute(&format!("CREATE SCHEMA trap AUTHORIZATION {}", role.name()));
-    // The role puts objects with the names of those that the functions use before them in its path.
-    // A function that uses one writes to trap.sprung, or fails.
+    // The role creates objects with the names of those that the functions use, and puts its schemas
+    // first in its path. A function that used such an object would write to trap.sprung, or fail.
     let mut client = role.client();
     client
         .batch_execute(
@@ -548,34 +566,34 @@ fn objects_of_the_caller_are_never_used() {
              CREATE FUNCTION trap.same(text, text) RETURNS boolean LANGUAGE sql AS
                  $$INSERT INTO trap.sprung VALUES ('='); SELECT true$$;
              CREATE OPERATOR trap.= (LEFTARG = text, RIGHTARG = text, FUNCTION = trap.same);
-             CREATE FUNCTION trap.has_column_privilege(name, text, text, text) RETURNS boolean \
-             LANGUAGE sql AS
+             CREATE FUNCTION trap.has_column_privilege(name, text, text, text) RETURNS boolean
+                 LANGUAGE sql AS
                  $$INSERT INTO trap.sprung VALUES ('privilege'); SELECT true$$;
              CREATE TEMP TABLE job_definitions (LIKE trap.sprung);
-             CREATE TEMP TABLE job_effects (key text PRIMARY KEY, run_id bigint, attempt int, \
-             completed_at timestamptz);
+             CREATE TEMP TABLE job_effects
+                 (key text PRIMARY KEY, run_id bigint, attempt int, completed_at timestamptz);
              CREATE TEMP TABLE job_runs (id bigint GENERATED ALWAYS AS IDENTITY, payload text);
              CREATE DOMAIN pg_temp.text AS pg_catalog.text CHECK (false);
              CREATE DOMAIN pg_temp.jsonb AS pg_catalog.jsonb CHECK (false);
              SET search_path = pg_temp, trap, pg_catalog, jobctl",
         )
         .unwrap();
-    let id: i64 =
-        client.query_one("SELECT jobctl.enqueue('a', '[1]', key => 'k')", &[]).unwrap().get(0);
-    let again: i64 =
-        client.query_one("SELECT jobctl.enqueue('a', '[1]', key => 'k')", &[]).unwrap().get(0);
+    let enqueue = "SELECT jobctl.enqueue('a', '[1]', key => 'k')";
+    let id: i64 = client.query_one(enqueue, &[]).unwrap().get(0);
+    let again: i64 = client.query_one(enqueue, &[]).unwrap().get(0);
     let recorded: bool = client.query_one("SELECT jobctl.record_effect('k')", &[]).unwrap().get(0);
     assert!(id > 0);
     assert_eq!(again, id);
     assert!(recorded);
-    let untouched =
-        "SELECT (SELECT count(*) FROM trap.sprung) + (SELECT count(*) FROM pg_temp.job_runs)
-                            + (SELECT count(*) FROM pg_temp.job_effects)";
-    let rows = client.simple_query(untouched).unwrap();
-    let sprung = rows
+
+    // The role's tables are empty, and the run has the values of jobctl's own objects.
+    let count_rows = "SELECT (SELECT count(*) FROM trap.sprung)
+        + (SELECT count(*) FROM pg_temp.job_runs) + (SELECT count(*) FROM pg_temp.job_effects)";
+    let rows = client.simple_query(count_rows).unwrap();
+    let written = rows
         .iter()
         .find_map(|row| if let SimpleQueryMessage::Row(row) = row { row.get(0) } else { None });
-    assert_eq!(sprung, Some("0"));
+    assert_eq!(written, Some("0"));
     assert_eq!(db.of_run(id, "job_type, payload, isfinite(run_at)"), "a|[1]|t");
     drop(client);
 }
@@ -592,8 +610,9 @@ const CLAIMING: &str = ",row_security=off,plan_cache_mode=force_generic_plan,\
 const INLINED: &str = "inlined";
 
 #[test]
-fn every_function_pins_its_search_path_and_belongs_to_the_owner() {
+fn every_function_pins_its_search_path_and_public_may_not_execute_it() {
     let db = TestDb::new();
+    // The name of each function, whether it is SECURITY DEFINER, and its settings except the path.
     assert_eq!(
         db.query(
             "SELECT proname, prosecdef, proconfig, has_function_privilege('public', oid, 'EXECUTE')
@@ -685,6 +704,7 @@ fn every_function_pins_its_search_path_and_belongs_to_the_owner() {
 #[test]
 fn meaningless_rows_are_rejected_by_constraints() {
     let db = db_with_definition();
+    // A run with six attempts, by its definition.
     db.enqueue(["a"]);
     // A statement of the owner, and the constraint that rejects it.
     for (statement, constraint) in [
