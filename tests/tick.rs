@@ -12,6 +12,7 @@ use crate::support::{Gate, TestDb, jobctl, temp_dir, wait_until};
 
 /// Returns the lines of a log without times and durations.
 fn log_without_times(stderr: &str) -> Vec<String> {
+    // Replaces each duration by `T`.
     let event = |line: &str| {
         let (_, line) = line.split_once("Z ").unwrap_or(("", line));
         let mut words = Vec::new();
@@ -32,6 +33,7 @@ fn log_without_times(stderr: &str) -> Vec<String> {
     stderr.lines().map(event).collect()
 }
 
+/// Returns `ID|STATUS` for each run. The ids of a new database begin with 1.
 fn statuses(db: &TestDb) -> String {
     db.query("SELECT id, status FROM jobctl.job_runs ORDER BY id").replace('\n', " ")
 }
@@ -54,38 +56,49 @@ fn a_tick_prints_nothing_when_nothing_is_due() {
 #[test]
 fn a_tick_logs_one_line_per_event_and_exits_0_even_if_jobs_failed() {
     let db = TestDb::new();
-    db.enqueue(["shell", "--", "true"]);
-    db.enqueue(["shell", "--", "false"]);
-    db.enqueue(["shell", "--max-attempts", "1", "--", "false"]);
-    db.enqueue(["shell", "--", "sh", "-c", "exit 65"]);
-    db.execute("INSERT INTO jobctl.job_runs (job_type) VALUES (E'no\\nsuch')");
+    let good = db.enqueue(["shell", "--", "true"]);
+    let failing = db.enqueue(["shell", "--", "false"]);
+    let last = db.enqueue(["shell", "--max-attempts", "1", "--", "false"]);
+    let permanent = db.enqueue(["shell", "--", "sh", "-c", "exit 65"]);
+    let undefined =
+        db.query("INSERT INTO jobctl.job_runs (job_type) VALUES (E'no\\nsuch') RETURNING id");
+    // With one slot, the runs end in the order of their ids.
     let tick = db.jobctl(["tick", "--concurrency", "1"]).run().success().stdout("");
     assert_eq!(
         log_without_times(&tick.stderr),
         [
-            "info run 1 shell attempt 1/10: succeeded after T",
-            "info run 2 shell attempt 1/10: exit status 1 after T, next attempt in T",
-            "warn run 3 shell attempt 1/1: exit status 1 after T, dead",
-            "warn run 4 shell attempt 1/10: exit status 65 after T, dead",
-            "warn run 5 no\\nsuch attempt 1/10: no definition `no\\nsuch`; it was never applied, \
-                or was removed, dead",
+            format!("info run {good} shell attempt 1/10: succeeded after T"),
+            format!(
+                "info run {failing} shell attempt 1/10: exit status 1 after T, next attempt in T"
+            ),
+            format!("warn run {last} shell attempt 1/1: exit status 1 after T, dead"),
+            format!("warn run {permanent} shell attempt 1/10: exit status 65 after T, dead"),
+            format!(
+                "warn run {undefined} no\\nsuch attempt 1/10: no definition `no\\nsuch`; it was \
+                 never applied, or was removed, dead"
+            ),
         ]
     );
-    assert_eq!(statuses(&db), "1|succeeded 2|failed 3|dead 4|dead 5|dead");
+    let expected =
+        format!("{good}|succeeded {failing}|failed {last}|dead {permanent}|dead {undefined}|dead");
+    assert_eq!(statuses(&db), expected);
 }
 
 #[test]
 fn a_log_line_names_the_duration_once_and_only_of_a_started_job() {
     let db = TestDb::new();
-    db.enqueue(["shell", "--timeout", "1s", "--", "sleep", "600"]);
-    db.enqueue(["http", r#"{"url": "http://127.0.0.1/", "headers": {"X": "${APP_ABSENT}"}}"#]);
+    let slow = db.enqueue(["shell", "--timeout", "1s", "--", "sleep", "600"]);
+    let call = r#"{"url": "http://127.0.0.1/", "headers": {"X": "${APP_ABSENT}"}}"#;
+    let unstarted = db.enqueue(["http", call]);
     let tick = db.jobctl(["tick", "--concurrency", "1"]).run().success();
     assert_eq!(
         log_without_times(&tick.stderr),
         [
-            "info run 1 shell attempt 1/10: timed out after T, next attempt in T",
-            "info run 2 http attempt 1/10: could not start: header `X` names a variable that is \
-                not set or empty; the variable is `APP_ABSENT`, next attempt in T",
+            format!("info run {slow} shell attempt 1/10: timed out after T, next attempt in T"),
+            format!(
+                "info run {unstarted} http attempt 1/10: could not start: header `X` names a \
+                 variable that is not set or empty; the variable is `APP_ABSENT`, next attempt in T"
+            ),
         ]
     );
 }
@@ -96,11 +109,12 @@ fn a_quiet_tick_logs_only_what_needs_a_person() {
     db.enqueue(["shell", "--", "true"]);
     db.enqueue(["shell", "--", "false"]);
     db.jobctl(["tick", "--quiet"]).run().success().stderr("");
-    db.enqueue(["shell", "--max-attempts", "1", "--", "false"]);
+    // No tick tries this run again, so a person must.
+    let dead = db.enqueue(["shell", "--max-attempts", "1", "--", "false"]);
     let tick = db.jobctl(["tick"]).env("JOBCTL_TICK_QUIET", "1").run().success();
     assert_eq!(
         log_without_times(&tick.stderr),
-        ["warn run 3 shell attempt 1/1: exit status 1 after T, dead"]
+        [format!("warn run {dead} shell attempt 1/1: exit status 1 after T, dead")]
     );
 }
 
@@ -109,24 +123,27 @@ fn smaller_priorities_start_first_then_older_runs() {
     let db = TestDb::new();
     let log = temp_dir();
     let script = format!("echo $JOBCTL_RUN_ID >>{}/log", log.path().display());
+    // Run 6 is not due.
     db.execute(&format!(
-        "INSERT INTO jobctl.job_runs (job_type, payload, queue, priority, run_at)
-         SELECT 'shell', jsonb_build_object('command', '{script}'), queue, priority, now() - age
+        "INSERT INTO jobctl.job_runs (id, job_type, payload, queue, priority, run_at)
+         SELECT id, 'shell', jsonb_build_object('command', '{script}'), queue, priority, now() - age
          FROM (VALUES
-             ('default', 0, interval '1 minute'),
-             ('default', 0, interval '3 minutes'),
-             ('other', 0, interval '2 minutes'),
-             ('default', 5, interval '1 hour'),
-             ('default', -5, interval '1 second'),
-             ('default', -5, interval '-1 hour')
-         ) AS line (queue, priority, age)"
+             (1, 'default', 0, interval '1 minute'),
+             (2, 'default', 0, interval '3 minutes'),
+             (3, 'other', 0, interval '2 minutes'),
+             (4, 'default', 5, interval '1 hour'),
+             (5, 'default', -5, interval '1 second'),
+             (6, 'default', -5, interval '-1 hour')
+         ) AS line (id, queue, priority, age)"
     ));
     let preview = db.jobctl(["tick", "--dry-run"]).run().success();
     db.jobctl(["tick", "--concurrency", "1", "--quiet"]).run().success();
     let started = fs::read_to_string(log.path().join("log")).unwrap().replace('\n', " ");
+    // Run 5 has the smallest priority, and run 4 the largest.
     let first = started.split(' ').next().unwrap();
     assert_eq!(first, "5", "started in the order {started}");
     assert!(started.trim().ends_with('4'), "started in the order {started}");
+    // Runs 1 and 2 have the same queue and priority, and run 2 is older.
     let within_queue: String = started.split(' ').filter(|id| ["1", "2"].contains(id)).collect();
     assert_eq!(within_queue, "21");
     let previewed: Vec<_> =
@@ -205,8 +222,8 @@ fn a_running_run_and_its_attempt_name_their_worker() {
     let id = gate.enqueue(&db);
     let tick = db.jobctl(["tick", "--worker", "blue", "--lease", "1h"]).spawn();
     gate.wait_for_starts(1);
-    let lease = "locked_by, locked_until BETWEEN now() + interval '50 minutes' AND now() + \
-        interval '1 hour',
+    let lease = "locked_by,
+        locked_until BETWEEN now() + interval '50 minutes' AND now() + interval '1 hour',
         started_at > created_at";
     assert_eq!(db.of_run(id, lease), "blue|t|t");
     gate.open();
@@ -230,9 +247,9 @@ fn the_worker_of_a_tick_has_the_name_of_the_host_by_default() {
 #[test]
 fn a_worker_row_has_the_queues_of_its_last_tick() {
     let db = TestDb::new();
-    for (queues, known) in [(&["--queue", "mail,reports"][..], "w|{mail,reports}"), (&[], "w|{}")] {
-        db.jobctl(["tick", "--worker", "w"]).args(queues.iter().copied()).run().success();
-        assert_eq!(db.query("SELECT worker, queues FROM jobctl.job_workers"), known);
+    for (flags, row) in [(&["--queue", "mail,reports"][..], "w|{mail,reports}"), (&[], "w|{}")] {
+        db.jobctl(["tick", "--worker", "w"]).args(flags.iter().copied()).run().success();
+        assert_eq!(db.query("SELECT worker, queues FROM jobctl.job_workers"), row);
     }
 }
 
@@ -243,51 +260,35 @@ fn a_tick_logs_that_a_tick_for_other_queues_has_the_claim_right() {
         let tick = db.jobctl(["tick", "--worker", "w"]);
         if queues.is_empty() { tick } else { tick.args(["--queue", queues]) }
     };
-    let known = |queues: &str| {
+    let has_claim_right = |queues: &str| {
         let claims = format!(
             "SELECT queues = '{{{queues}}}' AND claiming_tick IS NOT NULL FROM jobctl.job_workers"
         );
         db.query(&claims) == "t"
     };
     let run = db.enqueue(["shell", "--queue", "c", "--", "true"]);
+    let warning = " worker w: runs are due, but another tick of this worker claims only from queue \
+        a,b; ";
+    // The queues of the tick with the claim right, and of each later tick with the text in its log.
+    // No queue means all queues.
     for (claiming, others) in [
-        (
-            "a,b",
-            &[
-                ("b,a", ""),
-                ("b", ""),
-                (
-                    "c,b",
-                    " worker w: runs are due, but another tick of this worker claims only from \
-                        queue a,b; ",
-                ),
-                (
-                    "",
-                    " worker w: runs are due, but another tick of this worker claims only from \
-                        queue a,b; ",
-                ),
-                // No run of this queue is due.
-                ("d", ""),
-            ][..],
-        ),
+        // Only queue `c` has a due run.
+        ("a,b", &[("b,a", ""), ("b", ""), ("c,b", warning), ("", warning), ("d", "")][..]),
         ("", &[("", ""), ("a", "")]),
     ] {
         let lingering = tick(claiming).args(["--linger"]).spawn();
-        wait_until("the claim right", || known(claiming));
+        wait_until("the claim right", || has_claim_right(claiming));
         if claiming.is_empty() {
-            // Until then, a run is due.
+            // This tick executes the due run. Then no run is due any more.
             db.wait_for_status(run, "succeeded");
         }
-        for (queues, said) in others {
+        for (queues, text) in others {
             let log = tick(queues).run().success().stderr;
-            assert_eq!(
-                log.lines().count(),
-                usize::from(!said.is_empty()),
-                "{claiming} {queues}: {log}"
-            );
-            assert!(log.contains(said), "{claiming} {queues}: {log}");
+            let lines = usize::from(!text.is_empty());
+            assert_eq!(log.lines().count(), lines, "{claiming} {queues}: {log}");
+            assert!(log.contains(text), "{claiming} {queues}: {log}");
         }
-        assert!(known(claiming));
+        assert!(has_claim_right(claiming));
         lingering.signal(Signal::TERM);
         lingering.wait().success();
     }
@@ -299,28 +300,30 @@ fn a_tick_logs_why_due_runs_wait_unless_it_is_quiet() {
     let gate = Gate::new();
     let folder = temp_dir();
     let typescript = folder.path().join("typescript");
-    let beside = |flags: &str| {
+    // Runs two more ticks of the worker: without a terminal and on one. Returns what they print.
+    let log_and_terminal = |flags: &str| {
         let tick = format!("\"$jobctl\" tick --worker w {flags}");
         let log = db.script(&tick).run().success().stderr;
         let script = format!("script -qec '{tick}' \"$typescript\" </dev/null >/dev/null");
         db.script(&script).env("typescript", typescript.to_str().unwrap()).run().success();
         [log, fs::read_to_string(&typescript).unwrap()]
     };
-    // The first tick holds the claim right, and its two threads are busy.
+    // The first tick has the claim right, and its two threads are busy.
     gate.enqueue(&db);
     gate.enqueue(&db);
     let tick = db
         .jobctl(["tick", "--worker", "w", "--linger", "--concurrency", "2", "--grace", "1m"])
         .spawn();
     gate.wait_for_starts(2);
-    let said = "runs are due, but ";
-    let is_silent = |flags: &str| beside(flags).iter().all(|log| !log.contains(said));
-    assert!(is_silent(""));
+    let reason = "runs are due, but ";
+    let is_silent = |flags: &str| log_and_terminal(flags).iter().all(|text| !text.contains(reason));
+    assert!(is_silent(""), "nothing is due");
+
     db.enqueue(["shell", "--queue", "mail", "--", "true"]);
     for flags in ["", "--queue mail"] {
         let line = " worker w: runs are due, but another tick of this worker claims them; give \
             this tick its own --worker";
-        let [log, shown] = beside(flags);
+        let [log, shown] = log_and_terminal(flags);
         assert!([&log, &shown].iter().all(|text| text.matches(line).count() == 1), "{log}{shown}");
         let summary = "0 succeeded, 0 failed, 0 dead, 1 still due: another tick of this worker \
             claims\r\n";
@@ -328,10 +331,11 @@ fn a_tick_logs_why_due_runs_wait_unless_it_is_quiet() {
     }
     assert!(is_silent("--quiet"));
     assert!(is_silent("--queue other"));
-    // The first tick claims nothing more, and its threads are still busy.
+
+    // After a signal, the first tick claims nothing more, and its threads are still busy.
     tick.signal(Signal::TERM);
     db.wait_until_no_tick_has_the_claim_right();
-    let [_, shown] = beside("--concurrency 2");
+    let [_, shown] = log_and_terminal("--concurrency 2");
     let line = "runs are due, but runs of other ticks of this worker use all of --concurrency; ";
     assert_eq!(shown.matches(line).count(), 1, "{shown}");
     gate.open();
@@ -345,24 +349,29 @@ fn a_tick_on_a_terminal_ends_with_a_summary() {
     db.enqueue_script("true");
     db.enqueue_script("exit 1");
     db.enqueue_script("exit 65");
+    // Returns the last line of a tick at a terminal, without its time and level.
     let summary = |flags: &str| {
         let shown = answer_at_terminal(&db, &format!("tick {flags}"), "").0;
         let line = shown.lines().find(|line| line.contains("still due"));
         line.map(|line| line.trim_end().split_once(" info  ").unwrap().1.to_owned())
     };
-    let says = |flags: &str, text: &str| assert_eq!(summary(flags).as_deref(), Some(text));
-    says("--limit 1", "1 succeeded, 0 failed, 0 dead, 3 still due: --limit is reached");
-    says("", "1 succeeded, 1 failed, 1 dead, 0 still due: nothing is due");
-    says(
-        "--linger --max-time 1s",
-        "0 succeeded, 0 failed, 0 dead, 0 still due: --max-time is over",
-    );
+    for (flags, expected) in [
+        ("--limit 1", "1 succeeded, 0 failed, 0 dead, 3 still due: --limit is reached"),
+        ("", "1 succeeded, 1 failed, 1 dead, 0 still due: nothing is due"),
+        (
+            "--linger --max-time 1s",
+            "0 succeeded, 0 failed, 0 dead, 0 still due: --max-time is over",
+        ),
+    ] {
+        assert_eq!(summary(flags).as_deref(), Some(expected));
+    }
+    // A quiet tick has no summary, and neither has a tick without a terminal.
     assert_eq!(summary("--quiet"), None);
     db.jobctl(["tick"]).run().success().stderr("");
 }
 
 #[test]
-fn the_log_has_an_object_a_line_if_asked() {
+fn with_log_format_json_each_line_of_the_log_is_an_object() {
     let db = TestDb::new();
     let id = db.enqueue_script("exit 65");
     let json = |log: &str| -> Value {
@@ -383,9 +392,13 @@ fn the_log_has_an_object_a_line_if_asked() {
             "attempt": 1, "status": "dead", "worker": "w", "run_time_seconds": null,
             "error_type": "exit_code", "error": "exit status 65"})
     );
+
+    // A failed attempt says when the next one is due.
     db.enqueue(["shell", "--backoff", "fixed:0s", "--max-attempts", "2", "--", "false"]);
     let log = tick().args(["--limit", "1"]).run().success().stderr;
     assert_eq!(json(&log)["next_attempt_seconds"], 0.0);
+
+    // The error with which a command ends is an object, too.
     let error = tick().args(["--database-url", "postgres://127.0.0.1:1/x"]).run().exits(5);
     assert_eq!(json(&error.stderr)["level"], "error");
 }
@@ -411,18 +424,23 @@ fn each_line_about_a_run_has_its_fields() {
         line("attempt 1/10: claimed"),
         json!({"run": id, "job": "shell", "attempt": 1, "worker": "w", "status": "running"})
     );
-    // A lost run, whose worker is the one that lost it.
-    let id = enqueue_in_status(&db, "running");
+
+    // A lost run. Its line has the worker that lost the run.
+    let lost = enqueue_in_status(&db, "running");
     db.execute("UPDATE jobctl.job_runs SET backoff = 'fixed:0s' WHERE status = 'running'");
     db.expire_leases();
     assert_eq!(
         line("lease of worker elsewhere expired"),
-        json!({"run": id, "job": "shell", "attempt": 1, "worker": "elsewhere", "status": "failed",
+        json!({"run": lost, "job": "shell", "attempt": 1, "worker": "elsewhere", "status": "failed",
             "error_type": "lease_expired", "next_attempt_seconds": 0.0})
     );
-    let id = db.enqueue(["shell", "--", "true"]);
-    crate::bulk::reject_changes_of(&db, &format!("OLD.id = {id}"));
-    assert_eq!(line("this tick skips the run"), json!({"run": id, "job": "shell"}));
+
+    // A run whose claim the database rejects.
+    let rejected = db.enqueue(["shell", "--", "true"]);
+    crate::bulk::reject_changes_of(&db, &format!("OLD.id = {rejected}"));
+    assert_eq!(line("this tick skips the run"), json!({"run": rejected, "job": "shell"}));
+
+    // A schedule.
     db.execute("UPDATE jobctl.job_definitions SET next_run_at = now()");
     assert_eq!(line("schedule a: fired"), json!({"job": "a"}));
 }
@@ -433,6 +451,7 @@ fn failures_are_not_logged_in_the_colour_of_success() {
     db.enqueue_script("true");
     db.enqueue_script("exit 1");
     let log = db.jobctl(["tick", "--color", "always"]).run().success().stderr;
+    // Returns the first colour of the line with this text.
     let colour = |what: &str| {
         let line = log.lines().find(|line| line.contains(what)).unwrap_or_else(|| panic!("{log}"));
         line.split_once('\u{1b}').unwrap().1.split_once('m').unwrap().0.to_owned()
@@ -443,6 +462,7 @@ fn failures_are_not_logged_in_the_colour_of_success() {
 #[test]
 fn a_host_that_runs_no_commands_leaves_them_to_others() {
     let db = TestDb::new();
+    // `defined` allows only the commands of definitions.
     for shell in ["off", "defined"] {
         let command = db.enqueue(["shell", "--", "true"]);
         let call = db.enqueue(["http", "--max-attempts", "1", r#"{"url": "http://127.0.0.1:1/"}"#]);
@@ -465,26 +485,28 @@ fn a_dry_run_shows_what_would_be_claimed_and_changes_nothing() {
     let db = TestDb::new();
     db.jobctl(["tick", "--dry-run"]).run().success().stdout("").stderr("");
     db.jobctl(["tick", "--dry-run", "--json"]).run().success().stdout("[]\n").stderr("");
-    db.enqueue(["shell", "--", "true"]);
-    db.enqueue(["shell", "--queue", "mail", "--priority", "-1", "--", "true"]);
+
+    let second = db.enqueue(["shell", "--", "true"]);
+    let first = db.enqueue(["shell", "--queue", "mail", "--priority", "-1", "--", "true"]);
+    db.execute("UPDATE jobctl.job_runs SET run_at = '2026-01-05T09:30:00Z'");
+    // This run is not due.
     db.enqueue(["shell", "--in", "1h", "--", "true"]);
-    db.execute("UPDATE jobctl.job_runs SET run_at = '2026-01-05T09:30:00Z' WHERE id < 3");
     let everything = || {
         db.query("SELECT run::text FROM jobctl.job_runs AS run ORDER BY id")
             + &db.query("SELECT count(*) FROM jobctl.job_workers")
     };
     let before = everything();
     let lines = [
-        "2\tshell\tmail\t-1\t2026-01-05T09:30:00.000000Z\t1\t10\n",
-        "1\tshell\tdefault\t0\t2026-01-05T09:30:00.000000Z\t1\t10\n",
+        format!("{first}\tshell\tmail\t-1\t2026-01-05T09:30:00.000000Z\t1\t10\n"),
+        format!("{second}\tshell\tdefault\t0\t2026-01-05T09:30:00.000000Z\t1\t10\n"),
     ];
     db.jobctl(["tick", "--dry-run"]).run().success().stdout(&lines.concat()).stderr("");
-    db.jobctl(["tick", "--dry-run", "--limit", "1"]).run().success().stdout(lines[0]);
-    db.jobctl(["tick", "--dry-run", "--queue", "default"]).run().success().stdout(lines[1]);
+    db.jobctl(["tick", "--dry-run", "--limit", "1"]).run().success().stdout(&lines[0]);
+    db.jobctl(["tick", "--dry-run", "--queue", "default"]).run().success().stdout(&lines[1]);
     let json = db.jobctl(["tick", "--dry-run", "--json", "--limit", "1"]).run().success();
     let rows: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
     let row = serde_json::json!([{
-        "id": 2, "job_type": "shell", "queue": "mail", "priority": -1,
+        "id": first, "job_type": "shell", "queue": "mail", "priority": -1,
         "run_at": "2026-01-05T09:30:00.000000Z", "attempt": 1, "max_attempts": 10
     }]);
     assert_eq!(rows, row);
@@ -511,7 +533,7 @@ fn a_flag_out_of_range_is_rejected_before_anything_happens() {
         ["--shell", "some"],
     ];
     for flags in refused {
-        // Without a database: the tick must not need it.
+        // There is no database at this address: the tick must not need one.
         let tick = jobctl(["tick"])
             .args(flags)
             .env("JOBCTL_DATABASE_URL", "postgresql://127.0.0.1:1/x")
@@ -592,7 +614,7 @@ fn a_tick_whose_log_is_read_late_records_all_results_and_loses_no_line() {
     wait_until("all results to be recorded", || {
         db.query("SELECT count(*) FROM jobctl.job_runs WHERE status = 'succeeded'") == "1500"
     });
-    // All lines are still there.
+    // The test reads the log only now.
     let lines = BufReader::new(reader).lines().map_while(Result::ok);
     assert_eq!(lines.filter(|line| line.contains(": succeeded after ")).count(), 1500);
     tick.wait().success();
@@ -604,7 +626,9 @@ fn a_tick_at_a_terminal_says_that_its_user_is_another_one() {
     let user = rustix::process::geteuid();
     let name = std::process::Command::new("id").arg("-un").output().unwrap();
     let name = String::from_utf8(name.stdout).unwrap().trim().to_owned();
-    let says = |flags: &str| {
+    // Enqueues a run, runs a tick at a terminal, and returns its warning about the user. In the
+    // flags, `ID` means that run.
+    let warning = |flags: &str| {
         let id = db.enqueue_script("true");
         let tick =
             format!("script -qec \"'$jobctl' tick --worker w {flags}\" /dev/null </dev/null");
@@ -618,24 +642,29 @@ fn a_tick_at_a_terminal_says_that_its_user_is_another_one() {
         });
         line.unwrap_or_default()
     };
-    let is_known = || db.query("SELECT os_user FROM jobctl.job_workers WHERE worker = 'w'");
+    let stored_user = || db.query("SELECT os_user FROM jobctl.job_workers WHERE worker = 'w'");
+
+    // Before the first tick of the worker, no user is stored. Then only root is warned.
     let of_root = if user.is_root() { "this tick runs jobs as root; Ctrl-C stops it" } else { "" };
-    assert_eq!(says("--run ID"), of_root);
-    assert_eq!(says(""), of_root);
-    assert_eq!(is_known(), name);
-    assert_eq!(says(""), "");
-    let elsewhere = || db.execute("UPDATE jobctl.job_workers SET os_user = 'ana'");
+    assert_eq!(warning("--run ID"), of_root);
+    assert_eq!(warning(""), of_root);
+    assert_eq!(stored_user(), name);
+    assert_eq!(warning(""), "");
+
+    // The last tick of the worker ran as another user.
+    let store_another_user = || db.execute("UPDATE jobctl.job_workers SET os_user = 'ana'");
     for flags in ["", "--quiet", "--run ID"] {
-        elsewhere();
+        store_another_user();
         let line = format!(
             "this tick runs jobs as {name}, but the last tick of worker w ran them as ana; Ctrl-C \
              stops it"
         );
-        assert_eq!(says(flags), line, "{flags}");
+        assert_eq!(warning(flags), line, "{flags}");
     }
-    // A preview starts nothing, another worker has other ticks, and cron has no terminal.
-    elsewhere();
-    assert_eq!(says("--dry-run"), "");
+
+    // A preview starts nothing, and cron has no terminal.
+    store_another_user();
+    assert_eq!(warning("--dry-run"), "");
     db.jobctl(["tick", "--worker", "w"]).run().success().prints_nowhere("this tick runs jobs as");
-    assert_eq!(is_known(), name);
+    assert_eq!(stored_user(), name);
 }

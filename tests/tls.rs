@@ -115,7 +115,7 @@ fn file(name: &str) -> PathBuf {
     FILES.path().join(name)
 }
 
-/// A database server that gets a new certificate for each case.
+/// A database server whose certificate each test sets. So the tests use it one after the other.
 struct Secured {
     port: u16,
     url: String,
@@ -138,37 +138,38 @@ impl Secured {
         let server = server::start("127.0.0.1");
         let url = server.url.clone();
         let secured = Self { port: server.show("port").parse().unwrap(), url, _server: server };
-        secured.run("CREATE ROLE app LOGIN SUPERUSER PASSWORD 's3cret'");
-        secured.run("CREATE ROLE certified LOGIN SUPERUSER");
-        secured.run("CREATE DATABASE app");
+        secured.execute("CREATE ROLE app LOGIN SUPERUSER PASSWORD 's3cret'");
+        secured.execute("CREATE ROLE certified LOGIN SUPERUSER");
+        secured.execute("CREATE DATABASE app");
         secured.write("root.crt", &fs::read_to_string(file("root.crt")).unwrap());
         secured.write("pg_hba.conf", HBA);
-        secured.run("ALTER SYSTEM SET ssl_ca_file = 'root.crt'");
+        secured.execute("ALTER SYSTEM SET ssl_ca_file = 'root.crt'");
         secured.certify("good");
         let migrate = jobctl(["migrate"]).env("HOME", "/nonexistent");
         migrate.env("JOBCTL_DATABASE_URL", &secured.address("")).run().success();
         secured
     }
 
-    fn run(&self, statement: &str) {
+    fn execute(&self, statement: &str) {
         Client::connect(&self.url, NoTls).unwrap().batch_execute(statement).unwrap();
     }
 
-    /// The server writes its own files, because its user must own them. COPY writes a new line as
-    /// `\\n`, and printf turns that back.
+    /// Lets the server write a file into its folder, because its user must own the file. COPY
+    /// writes a new line as `\\n`, and printf turns that back.
     fn write(&self, name: &str, text: &str) {
         let write = format!("umask 077; printf %b \"$(cat)\" >{name}");
-        self.run(&format!("COPY (SELECT '{text}') TO PROGRAM '{write}'"));
+        self.execute(&format!("COPY (SELECT '{text}') TO PROGRAM '{write}'"));
     }
 
+    /// Sets the certificate and key of this name, and waits until the server sends the certificate.
     fn certify(&self, name: &str) {
         for (setting, kind) in [("cert", "crt"), ("key", "key")] {
             let own = format!("{name}.{kind}");
             self.write(&own, &fs::read_to_string(file(&own)).unwrap());
-            self.run(&format!("ALTER SYSTEM SET ssl_{setting}_file = '{own}'"));
+            self.execute(&format!("ALTER SYSTEM SET ssl_{setting}_file = '{own}'"));
         }
-        self.run("ALTER SYSTEM SET ssl = on");
-        self.run("SELECT pg_reload_conf()");
+        self.execute("ALTER SYSTEM SET ssl = on");
+        self.execute("SELECT pg_reload_conf()");
         let show = "openssl x509 -noout -fingerprint";
         let print = |command: &str| {
             let printed = Command::new("sh").args(["-c", &format!("{command} 2>&1")]).output();
@@ -182,6 +183,7 @@ impl Secured {
         });
     }
 
+    /// Returns the address of the database with more settings.
     fn address(&self, more: &str) -> String {
         format!(
             "host=db.example.com hostaddr=127.0.0.1 port={} dbname=app user=app password=s3cret \
@@ -190,24 +192,32 @@ impl Secured {
         )
     }
 
+    /// Returns the address with a check of the certificate by the authorities in this file.
     fn verified(&self, root: &str) -> String {
         self.address(&format!("sslmode=verify-full sslrootcert={}", file(root).display()))
     }
+
+    /// Returns the address of a role that logs in with a client certificate instead of a password.
+    fn with_client_certificate(&self, certificate: &str, key: &str) -> String {
+        let (certificate, key) = (file(certificate), file(key));
+        let address = self.verified("root.crt").replace("app password=s3cret", "certified");
+        format!("{address} sslcert={} sslkey={}", certificate.display(), key.display())
+    }
 }
 
-/// Runs `list-dead`, which prints nothing, without the settings of this machine's user.
-fn list(address: &str) -> Invocation<'static> {
+/// Returns a `list-dead`, which prints nothing here, without the settings of this machine's user.
+fn list_dead(address: &str) -> Invocation<'static> {
     jobctl(["list-dead"]).env("HOME", "/nonexistent").env("JOBCTL_DATABASE_URL", address)
 }
 
 #[track_caller]
-fn assert_opens(address: &str) {
-    list(address).run().success().stdout("").stderr("");
+fn assert_connects(address: &str) {
+    list_dead(address).run().success().stdout("").stderr("");
 }
 
 #[track_caller]
 fn assert_refused(address: &str, why: &str) {
-    list(address)
+    list_dead(address)
         .run()
         .exits(7)
         .stdout("")
@@ -219,20 +229,20 @@ fn assert_refused(address: &str, why: &str) {
 #[test]
 fn channel_binding_uses_the_hash_of_the_certificates_signature() {
     let secured = secured();
-    let required = secured.address("sslmode=require channel_binding=require");
+    let with_binding = secured.address("sslmode=require channel_binding=require");
     for name in ["sha224", "sha384", "sha512", "pss", "pss384", "p384"] {
         secured.certify(name);
-        assert_opens(&required);
+        assert_connects(&with_binding);
     }
-    // libpq fails here: "could not find digest for NID UNDEF".
+    // libpq fails here, too: "could not find digest for NID UNDEF".
     secured.certify("ed25519");
     assert_refused(
-        &required,
+        &with_binding,
         "channel_binding=require needs the hash of the server's certificate, and its signature \
          algorithm (Ed25519) defines no hash that jobctl knows; let an authority sign it with RSA \
          or ECDSA, or use channel_binding=prefer",
     );
-    assert_opens(&secured.address("sslmode=require"));
+    assert_connects(&secured.address("sslmode=require"));
 }
 
 #[test]
@@ -243,7 +253,8 @@ fn the_server_logs_no_lost_connection_of_commands_that_end() {
     let folder: String = client.query_one("SHOW data_directory", &[]).unwrap().get(0);
     let log = || fs::read_to_string(Path::new(&folder).join("log")).unwrap();
     let before = log().len();
-    (0..20).for_each(|_| assert_opens(&secured.address("sslmode=require")));
+    // If a command did not end its session properly, the server would sometimes log that.
+    (0..20).for_each(|_| assert_connects(&secured.address("sslmode=require")));
     let open = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'app'";
     wait_until("the sessions to end", || {
         client.query_one(open, &[]).unwrap().get::<_, i64>(0) == 0
@@ -301,11 +312,11 @@ fn the_error_names_the_defect_of_the_servers_certificate() {
         secured.certify(name);
         let why = format!("the server's certificate is not acceptable: {why}");
         assert_refused(&secured.verified(root), &why);
-        // A client that trusts one of these certificates itself needs no authority that signed it.
+        // A client may trust one of these certificates itself, as most of the errors say.
         if ["version1", "authority", "sha224", "own"].contains(&name) {
-            let refused = list(&secured.verified(root)).run();
+            let refused = list_dead(&secured.verified(root)).run();
             assert!(name == "own" || refused.stderr.contains(trust), "{refused}");
-            assert_opens(&secured.verified(&format!("{name}.crt")));
+            assert_connects(&secured.verified(&format!("{name}.crt")));
         }
     }
 }
@@ -313,37 +324,40 @@ fn the_error_names_the_defect_of_the_servers_certificate() {
 #[test]
 fn the_error_names_a_host_name_that_the_certificate_does_not_have() {
     let secured = secured();
+    let address_of = |host: &str| secured.verified("root.crt").replace("db.example.com", host);
     secured.certify("by-address");
     assert_refused(
-        &secured.verified("root.crt").replace("db.example.com", "127.0.0.1"),
+        &address_of("127.0.0.1"),
         "its subjectAltName has this address as DNS, not as IP; issue it with subjectAltName IP:",
     );
-    secured.certify("usage");
-    assert_opens(&secured.verified("root.crt"));
-    secured.certify("p521");
-    let kinds = "the server rejects the handshake: its key or its cipher suites are not supported";
-    assert_refused(&secured.address("sslmode=require"), kinds);
+
     secured.certify("good");
-    assert_opens(&secured.verified("root.crt").replace("db.example.com", "db.example.com."));
+    assert_connects(&address_of("db.example.com."));
     assert_refused(
-        &secured.verified("root.crt").replace("db.example.com", "10.0.0.1"),
+        &address_of("10.0.0.1"),
         "it is not for this host name, only for db.example.com, localhost, 127.0.0.1; use",
     );
     assert_refused(
-        &secured.verified("root.crt").replace("db.example.com", "dä.example"),
+        &address_of("dä.example"),
         "no certificate can contain this host name; use the name in the certificate",
     );
+}
+
+#[test]
+fn a_certificate_may_be_for_key_agreement_and_an_unsupported_key_fails_the_handshake() {
+    let secured = secured();
+    secured.certify("usage");
+    assert_connects(&secured.verified("root.crt"));
+    secured.certify("p521");
+    let rejects =
+        "the server rejects the handshake: its key or its cipher suites are not supported";
+    assert_refused(&secured.address("sslmode=require"), rejects);
 }
 
 #[test]
 fn a_client_certificate_may_have_each_form_that_openssl_makes() {
     let secured = secured();
     secured.certify("good");
-    let with = |certificate: &str, key: &str| {
-        let (certificate, key) = (file(certificate), file(key));
-        let address = secured.verified("root.crt").replace("app password=s3cret", "certified");
-        format!("{address} sslcert={} sslkey={}", certificate.display(), key.display())
-    };
     for (certificate, key) in [
         // X.509 version 1, which `openssl x509 -req` makes.
         ("client.crt", "client.key"),
@@ -351,10 +365,10 @@ fn a_client_certificate_may_have_each_form_that_openssl_makes() {
         ("client.crt", "client-der.key"),
         ("client-ec.crt", "client-ec.key"),
         ("dos-client.crt", "dos-client.key"),
-        // Like OpenSSL, it skips byte order marks.
+        // Like OpenSSL, jobctl skips byte order marks.
         ("marked-client.crt", "marked-client.key"),
     ] {
-        assert_opens(&with(certificate, key));
+        assert_connects(&secured.with_client_certificate(certificate, key));
     }
 }
 
@@ -362,11 +376,6 @@ fn a_client_certificate_may_have_each_form_that_openssl_makes() {
 fn the_error_names_the_defect_of_a_client_certificate_or_its_key() {
     let secured = secured();
     secured.certify("good");
-    let with = |certificate: &str, key: &str| {
-        let (certificate, key) = (file(certificate), file(key));
-        let address = secured.verified("root.crt").replace("app password=s3cret", "certified");
-        format!("{address} sslcert={} sslkey={}", certificate.display(), key.display())
-    };
     let supported = "use an RSA key of 2048 to 8192 bits, or a P-256, P-384 or Ed25519 key";
     let [weak, p521] = ["an RSA key of 1024 bits", "a P-521 key"]
         .map(|kind| format!("it has {kind}; {supported}"));
@@ -387,7 +396,7 @@ fn the_error_names_the_defect_of_a_client_certificate_or_its_key() {
              sslcert and sslkey",
         ),
     ] {
-        assert_refused(&with(certificate, key), why);
+        assert_refused(&secured.with_client_certificate(certificate, key), why);
     }
 }
 
@@ -395,8 +404,8 @@ fn the_error_names_the_defect_of_a_client_certificate_or_its_key() {
 fn the_error_says_why_a_file_has_no_root_certificates() {
     let secured = secured();
     secured.certify("good");
-    assert_opens(&secured.verified("dos-root.crt"));
-    assert_opens(&secured.verified("marked-root.crt"));
+    assert_connects(&secured.verified("dos-root.crt"));
+    assert_connects(&secured.verified("marked-root.crt"));
     for (root, why) in [
         ("empty.crt", "empty.crt: it has no certificate in PEM form; correct sslrootcert"),
         ("der.crt", "der.crt: it is in DER form; convert it with `openssl x509 -inform der`"),
@@ -406,8 +415,9 @@ fn the_error_says_why_a_file_has_no_root_certificates() {
     ] {
         assert_refused(&secured.verified(root), why);
     }
-    let list = format!("{} sslcrl={}", secured.verified("root.crt"), file("root.crt").display());
-    assert_refused(&list, "it has no revocation list in PEM form; correct sslcrl");
+    // A certificate in the place of a list of revoked certificates.
+    let address = format!("{} sslcrl={}", secured.verified("root.crt"), file("root.crt").display());
+    assert_refused(&address, "it has no revocation list in PEM form; correct sslcrl");
 }
 
 /// A web server of the openssl program, which answers every GET.
@@ -438,25 +448,23 @@ impl Drop for WebServer {
     }
 }
 
-fn call(db: &TestDb, url: &str) -> i64 {
+/// Enqueues a call of this address, and returns the run's id.
+fn enqueue_call(db: &TestDb, url: &str) -> i64 {
     db.enqueue(["http", &json!({ "url": url, "method": "GET" }).to_string()])
-}
-
-fn tick(db: &TestDb, roots: &Path) {
-    db.jobctl(["tick"]).env("SSL_CERT_FILE", roots.to_str().unwrap()).run().success();
 }
 
 #[test]
 fn a_web_server_may_have_the_certificates_that_a_database_server_may_have() {
     let db = TestDb::new();
-    let verify = file("root.crt");
-    let verify = verify.to_str().unwrap();
+    let root = file("root.crt");
+    let root = root.to_str().unwrap();
     let not_acceptable = |why: &str| format!("the server's certificate is not acceptable: {why}");
     let trust = "add its authority's certificate or this one to those that this host trusts";
     let demands = "the server demands a client certificate; http jobs have no client certificate";
     let rejects =
         "the server rejects the handshake: its key or its cipher suites are not supported";
-    // The server's certificate, flags of `openssl s_server`, the host of the URL, and the error.
+    // The server's certificate, flags of `openssl s_server`, the host of the URL, and the error. An
+    // empty text means that the call succeeds.
     let cases = [
         ("good", &["-tls1_2"][..], "localhost", String::new()),
         ("good", &["-tls1_3"], "127.0.0.1", String::new()),
@@ -475,37 +483,39 @@ fn a_web_server_may_have_the_certificates_that_a_database_server_may_have() {
             "localhost",
             "the server supports only versions of TLS before 1.2; allow TLS 1.2 or".to_owned(),
         ),
-        ("good", &["-Verify", "1", "-CAfile", verify, "-tls1_2"], "localhost", rejects.to_owned()),
-        ("good", &["-Verify", "1", "-CAfile", verify, "-tls1_3"], "localhost", demands.to_owned()),
+        ("good", &["-Verify", "1", "-CAfile", root, "-tls1_2"], "localhost", rejects.to_owned()),
+        ("good", &["-Verify", "1", "-CAfile", root, "-tls1_3"], "localhost", demands.to_owned()),
     ];
     let started: Vec<_> = cases
         .iter()
         .map(|(certificate, options, host, why)| {
             let server = WebServer::start(certificate, options);
-            let id = call(&db, &format!("https://{host}:{}/", server.port));
-            (id, server, why)
+            let id = enqueue_call(&db, &format!("https://{host}:{}/", server.port));
+            (id, server, *certificate, why)
         })
         .collect();
-    // As web servers do, it answers TLS with an error in plain text.
+    // A server without TLS, which answers with an error in plain text, as web servers do.
     let plain = TcpListener::bind("127.0.0.1:0").unwrap();
-    let no_tls = call(&db, &format!("https://{}/", plain.local_addr().unwrap()));
+    let no_tls = enqueue_call(&db, &format!("https://{}/", plain.local_addr().unwrap()));
     let answering = thread::spawn(move || {
         let (mut stream, _) = plain.accept().unwrap();
         let _ = stream.read(&mut [0; 4096]).unwrap();
         stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
     });
-    tick(&db, &file("trusted.crt"));
-    for (id, _, why) in &started {
+    let trusted = file("trusted.crt");
+    db.jobctl(["tick"]).env("SSL_CERT_FILE", trusted.to_str().unwrap()).run().success();
+    for (id, _, certificate, why) in &started {
         if why.is_empty() {
             assert_eq!(db.status(*id), "succeeded", "{}", db.dump());
             continue;
         }
         let failed = db.of_run(*id, "error_type, last_error");
         assert!(failed.starts_with(&format!("tls|{why}")), "{failed}: {why}");
+        if *certificate == "elsewhere" {
+            let note = db.of_attempt(*id, 1, "error");
+            assert!(note.ends_with("`; its certificate is for elsewhere.example"), "{note}");
+        }
     }
-    let elsewhere = started[9].0;
-    let note = db.of_attempt(elsewhere, 1, "error");
-    assert!(note.ends_with("`; its certificate is for elsewhere.example"), "{note}");
     let failed = db.of_run(no_tls, "error_type, last_error");
     assert!(
         failed.starts_with("tls|the server's answer is not TLS; check the address"),

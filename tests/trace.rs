@@ -5,6 +5,7 @@ use serde_json::json;
 use crate::support::TestDb;
 use crate::support::http_server::HttpServer;
 
+/// A trace, whose second part is its id.
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 const OTHER: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
 
@@ -13,7 +14,7 @@ fn trace(db: &TestDb, id: i64) -> String {
 }
 
 #[test]
-fn a_command_and_a_call_continue_the_trace_of_their_enqueuer() {
+fn a_command_continues_the_trace_of_its_enqueuer_and_not_that_of_its_tick() {
     let db = TestDb::new();
     let command = ["shell", "--run", "--output", "--", "printenv", "TRACEPARENT"];
     let enqueue = || db.jobctl(["enqueue"]).args(command);
@@ -25,14 +26,17 @@ fn a_command_and_a_call_continue_the_trace_of_their_enqueuer() {
         .run()
         .success()
         .stdout(&format!("{OTHER}\n"));
-    // A run without a trace does not get the one of its tick: the command finds no variable and
-    // fails.
+    // A run without a trace does not get that of its tick: the command finds no variable and fails.
     db.enqueue(["shell", "--", "printenv", "TRACEPARENT"]);
     db.jobctl(["tick"]).env("TRACEPARENT", TRACE).run().stderr_has("exit status 1");
-    // A call sends its trace as a header. The log and the lists have its id.
+}
+
+#[test]
+fn a_call_sends_its_trace_as_a_header_and_the_log_and_lists_have_its_id() {
+    let db = TestDb::new();
     let server = HttpServer::start();
     let call = json!({"url": server.url("/echo")}).to_string();
-    db.enqueue(["http", &call, "--traceparent", TRACE]);
+    let traced = db.enqueue(["http", &call, "--traceparent", TRACE]).to_string();
     db.enqueue(["http", &call]);
     let tick =
         db.jobctl(["tick", "--log-format", "json"]).env("JOBCTL_LOG", "info").run().success();
@@ -46,10 +50,10 @@ fn a_command_and_a_call_continue_the_trace_of_their_enqueuer() {
         requests.iter().map(|request| request.headers.get("traceparent").cloned()).collect();
     sent.sort_unstable();
     assert_eq!(sent, [None, Some(TRACE.to_owned())]);
-    db.jobctl(["show", "1"]).run().stdout_has("trace_id\t4bf92f3577b34da6a3ce929d0e0e4736\n");
+    db.jobctl(["show", &traced]).run().stdout_has("trace_id\t4bf92f3577b34da6a3ce929d0e0e4736\n");
     db.jobctl(["list", "--json"])
         .run()
-        .stdout_has(r#""trace_id":"0af7651916cd43dd8448eb211c80319c""#);
+        .stdout_has(r#""trace_id":"4bf92f3577b34da6a3ce929d0e0e4736""#);
 }
 
 #[test]
@@ -58,15 +62,16 @@ fn sql_batches_hooks_and_followers_continue_the_trace_of_their_enqueuer() {
     db.apply("[jobs.a]\nshell = 'true'\non_success = 'sent'\n\n[jobs.sent]\nshell = 'true'\n");
     let first = db.query(&format!("SELECT jobctl.enqueue('a', traceparent => '{TRACE}')"));
     let follower = db.enqueue(["a", "--after", &first]);
-    let own = db.enqueue(["a", "--after", &first, "--traceparent", OTHER]);
-    // `late` waits for nothing, because the first run has succeeded by then.
+    let with_own_trace = db.enqueue(["a", "--after", &first, "--traceparent", OTHER]);
     db.jobctl(["tick"]).run().success();
+    // This run waits for nothing, because the first run has succeeded.
     let late = db.enqueue(["a", "--after", &first]);
-    for (id, expected) in [(follower, TRACE), (own, OTHER), (late, TRACE)] {
+    for (id, expected) in [(follower, TRACE), (with_own_trace, OTHER), (late, TRACE)] {
         assert_eq!(trace(&db, id), expected, "{id}");
     }
     let hooks = "SELECT count(*), count(traceparent) FROM jobctl.job_runs WHERE job_type = 'sent'";
     assert_eq!(db.query(hooks), "3|3", "each hook has a trace");
+
     // In a batch, the flag is the default of the lines.
     let batch = format!(
         "{{\"job_type\": \"a\", \"traceparent\": \"{OTHER}\"}}\n{{\"job_type\": \"shell\", \
@@ -82,14 +87,15 @@ fn sql_batches_hooks_and_followers_continue_the_trace_of_their_enqueuer() {
 fn a_replaced_run_takes_a_trace_that_the_newer_enqueue_has() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\n");
-    let live = |more: &[&str]| {
+    let enqueue_or_replace = |more: &[&str]| {
         let replace = ["a", "--key", "k", "--key-scope", "live", "--in", "1h"];
         db.enqueue(replace.iter().chain(&["--on-conflict", "replace"]).chain(more).copied())
     };
-    let id = live(&["--traceparent", OTHER]);
-    assert_eq!(live(&[]), id);
+    let id = enqueue_or_replace(&["--traceparent", OTHER]);
+    // Without a trace in the newer enqueue, the run keeps its own.
+    assert_eq!(enqueue_or_replace(&[]), id);
     assert_eq!(trace(&db, id), OTHER);
-    assert_eq!(live(&["--traceparent", TRACE]), id);
+    assert_eq!(enqueue_or_replace(&["--traceparent", TRACE]), id);
     assert_eq!(trace(&db, id), TRACE);
 }
 

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::cancel::enqueue_in_status;
 use crate::support::{Invocation, Role, TestDb, jobctl, temp_dir};
 
-/// Gives a command its user; the host is that of the test.
+/// Runs a command as the user `ana`, on the host of the test.
 fn as_ana<'db>(command: Invocation<'db>) -> Invocation<'db> {
     command.env("SUDO_USER", "ana")
 }
@@ -35,8 +35,8 @@ fn each_action_on_runs_writes_its_event_with_user_and_reason() {
     db.allow_running_runs_at_end();
     let [queued, running, failed, dead] =
         ["queued", "running", "failed", "dead"].map(|status| enqueue_in_status(&db, status));
-    // An event is `action|run|job|user|reason|detail`. Those of one command are in the order of the
-    // ids.
+    // An event is `action|run|job|user|reason|detail`. The events of one command are in the order
+    // of the runs' ids.
     act_as_ana(&db, &["retry", &dead.to_string(), &failed.to_string()]);
     assert_eq!(
         take_events(&db),
@@ -52,11 +52,14 @@ fn each_action_on_runs_writes_its_event_with_user_and_reason() {
     );
     act_as_ana(&db, &["prune", &queued.to_string()]);
     assert_eq!(take_events(&db), format!("prune|{queued}|shell|ana|drill|was cancelled"));
-    // A prune by age has one event with the numbers, by status and not by id.
-    let two = [enqueue_in_status(&db, "succeeded"), enqueue_in_status(&db, "cancelled")];
-    assert!(two[0] < two[1]);
+
+    // A prune by age has one event with the numbers, in the order of the statuses' names.
+    let succeeded = enqueue_in_status(&db, "succeeded");
+    let cancelled = enqueue_in_status(&db, "cancelled");
+    assert!(succeeded < cancelled);
     act_as_ana(&db, &["prune", "--older-than", "0s"]);
     assert_eq!(take_events(&db), "prune|||ana|drill|1 cancelled, 1 succeeded");
+
     // A command that changes nothing writes no event.
     act_as_ana(&db, &["prune", "--older-than", "0s", "--dry-run"]);
     act_as_ana(&db, &["prune", "--older-than", "0s"]);
@@ -65,6 +68,8 @@ fn each_action_on_runs_writes_its_event_with_user_and_reason() {
     db.jobctl(["retry", &done]).run().exits(4);
     db.jobctl(["cancel", &done]).run().exits(4);
     assert_eq!(take_events(&db), "");
+
+    // A variable can have the reason. The event also has the role of the session.
     db.jobctl(["prune", &done]).env("JOBCTL_PRUNE_REASON", "by variable").run().success();
     assert_eq!(
         db.query("SELECT reason, recorded_by = session_user FROM jobctl.job_events"),
@@ -88,6 +93,7 @@ fn each_change_of_a_definition_writes_its_event() {
     assert_eq!(take_events(&db), "add||a|ana|drill|\nadd||b|ana|drill|");
     apply(both, &[]);
     assert_eq!(take_events(&db), "", "nothing has changed");
+
     // The event of a command or an address only names the key, because the value may be a secret.
     apply(
         "[jobs.a]\nshell = 'false'\ncwd = '/'\ntimeout = '5s'\nschedule = '@yearly'\n
@@ -101,10 +107,13 @@ fn each_change_of_a_definition_writes_its_event() {
          disable||b|ana|drill|http.url, \
              enabled true -> false"
     );
+
     act_as_ana(&db, &["pause", "a"]);
     act_as_ana(&db, &["resume", "a"]);
     assert_eq!(take_events(&db), "pause||a|ana|drill|\nresume||a|ana|drill|");
     db.jobctl(["pause", "absent"]).run().exits(3);
+
+    // Jobs that are missing from the file are disabled, or removed with `--prune`.
     apply("[jobs.b]\nhttp = { url = 'http://b.example' }\n", &[]);
     assert_eq!(
         take_events(&db),
@@ -126,14 +135,18 @@ fn show_prints_the_trail_of_a_run_also_after_its_deletion() {
     let by = format!("ana@{}", host());
     let shown = db.jobctl(["show", &id, "--format", "table"]).run().success();
     let (_, trail) = shown.stdout.split_once("\n\nTrail\n\n").unwrap();
+    // The first line has the names of the columns.
     let words: Vec<_> = trail.lines().nth(1).unwrap().split_whitespace().collect();
     assert_eq!(words, ["now", "retry", &by, "was", "dead", "drill"], "{trail}");
     let json: Value =
         serde_json::from_str(&db.jobctl(["show", &id, "--json"]).run().success().stdout).unwrap();
     assert_eq!(json["events"][0]["host_user"], by.as_str());
-    // The runs of other ids have their own.
+
+    // Another run does not show these events.
     let other = enqueue_in_status(&db, "dead").to_string();
     db.jobctl(["show", &other, "--format", "table"]).run().success().prints_nowhere("Trail");
+
+    // After a deletion, the error says who deleted the run.
     act_as_ana(&db, &["cancel", &id]);
     act_as_ana(&db, &["prune", &id]);
     for form in [&[][..], &["--output"]] {
@@ -150,24 +163,26 @@ fn prune_keeps_events_as_long_as_dead_runs_and_at_least_90_days() {
     let db = TestDb::new();
     let worker = Role::granted(&db, "worker");
     let id = enqueue_in_status(&db, "dead").to_string();
-    let age = |age| {
+    let set_age_of_events = |days| {
         db.execute(&format!(
-            "UPDATE jobctl.job_events SET recorded_at = now() - interval '{age} days'"
+            "UPDATE jobctl.job_events SET recorded_at = now() - interval '{days} days'"
         ));
     };
+    let events = || db.query("SELECT action FROM jobctl.job_events");
     act_as_ana(&db, &["retry", &id]);
-    age(89);
+    set_age_of_events(89);
     db.jobctl(["prune", "--dead-older-than", "0s"]).run().success();
-    assert_eq!(db.query("SELECT action FROM jobctl.job_events"), "retry");
-    age(91);
+    assert_eq!(events(), "retry", "younger than 90 days");
+    set_age_of_events(91);
     db.jobctl(["prune", "--dead-older-than", "92d"]).run().success();
-    assert_eq!(db.query("SELECT action FROM jobctl.job_events"), "retry");
+    assert_eq!(events(), "retry", "dead runs of this age are kept, too");
     db.jobctl(["prune"]).run().success();
-    assert_eq!(db.query("SELECT action FROM jobctl.job_events"), "");
-    // The event of a tick names its worker.
+    assert_eq!(events(), "");
+
+    // A tick with `--prune` deletes old events, too. Its own event names its worker.
     db.execute(&format!("GRANT DELETE ON jobctl.job_runs, jobctl.job_events TO {}", worker.name()));
     db.jobctl(["cancel", &id]).run().success();
-    age(91);
+    set_age_of_events(91);
     worker.jobctl(["tick", "--prune", "--older-than", "0s", "--worker", "w"]).run().success();
     assert_eq!(
         db.query("SELECT action, host_user, recorded_by, detail FROM jobctl.job_events"),
@@ -192,6 +207,7 @@ fn prune_keeps_the_event_of_a_pause_that_lasts() {
     act_as_ana(&db, &["pause", "a"]);
     act_as_ana(&db, &["resume", "a"]);
     db.jobctl(["pause", "a", "--reason", "disk is full"]).run().success();
+    // After 90 days, events are pruned.
     db.execute(
         "UPDATE jobctl.job_events
          SET recorded_at = recorded_at - interval '91 days';
@@ -213,6 +229,7 @@ fn trail_lists_the_changes_of_all_runs_definitions_queues_and_workers() {
     let apply = |text: &str| {
         as_ana(db.jobctl(["apply", "-", "--yes"])).stdin(text).run().success();
     };
+    // The events, from the oldest to the newest.
     apply(&job("5s"));
     apply(&job("10s"));
     // One run is of the job `a`, and the other in the queue `slow`.
@@ -227,6 +244,7 @@ fn trail_lists_the_changes_of_all_runs_definitions_queues_and_workers() {
     db.execute(
         "UPDATE jobctl.job_events SET recorded_at = now() - interval '2 days' WHERE action = 'add'",
     );
+
     // Returns the events that match a filter, the newest first, as `ACTION:DETAIL`.
     let trail = |filter: &[&str]| {
         let listed = db.jobctl(["trail", "--json"]).args(filter.iter().copied()).run().success();
@@ -238,28 +256,37 @@ fn trail_lists_the_changes_of_all_runs_definitions_queues_and_workers() {
         rows.iter().map(shown).collect::<Vec<_>>().join(" ")
     };
     let [pause, release] = ["pause:", "release:queue-slow"];
-    let [worker, queue, was] = ["hold:worker-web1", "hold:queue-slow", "retry:was-dead"];
+    let [hold_worker, hold_queue] = ["hold:worker-web1", "hold:queue-slow"];
+    let [retry, change, add] = ["retry:was-dead", "change:timeout-\"5s\"-->-\"10s\"", "add:"];
     let all = trail(&[]);
-    let words: Vec<_> = all.split(' ').collect();
-    assert_eq!(words[..6], [pause, release, worker, queue, was, was], "{all}");
-    assert_eq!(words[6..], ["change:timeout-\"5s\"-->-\"10s\"", "add:"], "{all}");
+    let expected = [pause, release, hold_worker, hold_queue, retry, retry, change, add];
+    assert_eq!(all.split(' ').collect::<Vec<_>>(), expected, "{all}");
     assert!(!all.contains("s3cret"));
     // A filter, and the events that match it.
     for (filter, wanted) in [
         (&["--limit", "1"][..], pause.to_owned()),
         (&["--by", "BOB"], release.to_owned()),
         (&["--by", "carl"], String::new()),
-        (&["--action", "hold"], format!("{worker} {queue}")),
-        (&["--job", "a"], format!("{pause} {was} {} add:", words[6])),
-        (&["--queue", "slow"], format!("{release} {queue} {was}")),
-        (&["--worker", "web1"], worker.to_owned()),
-        (&["--until", "1d"], "add:".to_owned()),
+        (&["--action", "hold"], format!("{hold_worker} {hold_queue}")),
+        (&["--job", "a"], format!("{pause} {retry} {change} {add}")),
+        (&["--queue", "slow"], format!("{release} {hold_queue} {retry}")),
+        (&["--worker", "web1"], hold_worker.to_owned()),
+        (&["--until", "1d"], add.to_owned()),
         (&["--since", "1d", "--action", "add"], String::new()),
-        (&["--since", "3d", "--action", "add"], "add:".to_owned()),
+        (&["--since", "3d", "--action", "add"], add.to_owned()),
     ] {
         assert_eq!(trail(filter), wanted, "{filter:?}");
     }
-    // The flag knows the actions that the constraint of the table allows.
+
+    // The table shows the events of one command as one row.
+    let shown = db.jobctl(["trail", "--format", "table", "--action", "retry"]).run().success();
+    shown.stdout_has(" 2 runs ").stdout_has("was dead").stdout_has("drill");
+    Role::granted(&db, "viewer").jobctl(["trail", "--by", "bob"]).run().success();
+}
+
+#[test]
+fn the_flag_action_of_trail_knows_the_actions_that_the_table_allows() {
+    let db = TestDb::new();
     let refused = db.jobctl(["trail", "--action", "retried"]).run().exits(2);
     let of_table = db.query(
         r"SELECT string_agg(word[1], ', ')
@@ -268,10 +295,6 @@ fn trail_lists_the_changes_of_all_runs_definitions_queues_and_workers() {
           WHERE conname = 'action_is_known' AND connamespace = 'jobctl'::regnamespace",
     );
     refused.stderr_has(&format!("[possible values: {of_table}]"));
-    // The table shows the events of one command as one row.
-    let shown = db.jobctl(["trail", "--format", "table", "--action", "retry"]).run().success();
-    shown.stdout_has(" 2 runs ").stdout_has("was dead").stdout_has("drill");
-    Role::granted(&db, "viewer").jobctl(["trail", "--by", "bob"]).run().success();
 }
 
 #[test]
@@ -282,7 +305,7 @@ fn a_table_shows_a_command_for_many_runs_as_one_line() {
         let cancel = ["cancel", "--all-waiting", "--yes", "--job", job, "--reason", reason];
         as_ana(db.jobctl(cancel)).run().success();
     };
-    // Of the runs of `a`, a third has failed and waits for its next attempt.
+    // Inserts waiting runs. Of the runs of `a`, a third has failed and waits for the next attempt.
     let enqueue = |job: &str, runs: u32| {
         db.execute(&format!(
             "INSERT INTO jobctl.job_runs (job_type, status, attempts, run_at)
@@ -299,17 +322,20 @@ fn a_table_shows_a_command_for_many_runs_as_one_line() {
     cancel("b", "runaway");
     enqueue("b", 1);
     cancel("b", "by mistake");
+
     let trail = |flags: &[&str]| {
         let trail = db.jobctl(["trail", "--limit", "5"]).args(flags.iter().copied());
         trail.run().success().stdout
     };
     let table = trail(&["--format", "table"]);
+    // Returns a line without the time, which comes first.
     let from_action = |line: &str| {
         let action = ["cancel", "hold"].iter().find_map(|action| line.find(action)).unwrap();
         line[action..].split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let shown: Vec<_> = table.lines().skip(1).map(from_action).collect();
     let ana = format!("ana@{}", host());
+    // A line for one run has its id. A line for runs in several statuses names no status.
     assert_eq!(
         shown[..4],
         [
@@ -321,21 +347,24 @@ fn a_table_shows_a_command_for_many_runs_as_one_line() {
         "{table}"
     );
     assert!(shown[4].starts_with("hold queue early"), "{table}");
-    // Runs of several jobs.
+
+    // A line for runs of several jobs names no job.
     enqueue("a", 1);
     enqueue("b", 1);
     as_ana(db.jobctl(["cancel", "--all-waiting", "--yes"])).run().success();
     assert!(trail(&["--format", "table"]).contains("2 runs"), "{table}");
     assert!(!trail(&["--format", "table"]).lines().nth(1).unwrap().contains(" b "));
-    // A row per act for programs.
+
+    // Programs get a row for each event.
     for format in ["tsv", "json-lines"] {
         assert!(!trail(&["--format", format]).contains(" runs"));
     }
 }
 
 #[test]
-fn a_long_change_is_cut() {
+fn the_detail_of_an_event_is_cut_after_a_thousand_characters() {
     let db = TestDb::new();
+    // The second `apply` changes a long list.
     for role in ["pg_monitor", "pg_signal_backend"] {
         let roles = format!("'{role}', ").repeat(50);
         db.apply(&format!("[jobs.a]\nshell = 'true'\nenqueuers = [{roles}]\n"));

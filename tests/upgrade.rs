@@ -19,6 +19,7 @@ const RELEASED: [(&str, &str); 2] = [
 
 const ENQUEUE: &str = "SELECT jobctl.enqueue('a')";
 
+/// Returns the text of a migration.
 fn text(migration: &str) -> String {
     fs::read_to_string(root().join(format!("sql/migrations/{migration}.sql"))).unwrap()
 }
@@ -31,10 +32,11 @@ fn released_migrations_never_change() {
     }
 }
 
-/// Returns a database with the schema of the first release, whose functions read no newer column.
+/// Returns a database with the schema of the first release, and the job `a`.
 fn released() -> TestDb {
     let db = TestDb::empty();
     let schema = fs::read_to_string(root().join("tests/released/0.1.0.sql")).unwrap();
+    // The file creates functions before the tables that they read.
     db.execute(&format!("SET check_function_bodies = off; {schema}"));
     let (name, checksum) = RELEASED[1];
     db.execute(&format!(
@@ -48,13 +50,13 @@ fn released() -> TestDb {
     db
 }
 
-/// Enqueues again and again during `work`, and returns how many enqueues waited for a lock for
-/// longer than a second.
+/// Enqueues again and again during `work`, and returns how many enqueues failed, because they
+/// waited for a lock for longer than a second. `work` gets a function with that number so far.
 fn refused_enqueues(db: &TestDb, work: impl FnOnce(&dyn Fn() -> u32)) -> u32 {
     let [refused, accepted] = [AtomicU32::new(0), AtomicU32::new(0)];
     let (end, is_over) = mpsc::channel::<()>();
     thread::scope(|scope| {
-        // The end is sent by a drop, which a failing test makes too.
+        // The drop of this sender ends the thread, also if the test fails.
         let _end = end;
         scope.spawn(|| {
             let is_over = is_over;
@@ -75,14 +77,14 @@ fn refused_enqueues(db: &TestDb, work: impl FnOnce(&dyn Fn() -> u32)) -> u32 {
 #[test]
 fn a_migration_stops_no_enqueue_and_loses_no_run() {
     let db = released();
-    // What a host with the old program left behind: a run under a lease.
+    // A host with the old program has a run under a lease.
     let running = db.query(ENQUEUE).parse().unwrap();
     db.execute(
         "UPDATE jobctl.job_runs SET status = 'running', attempts = 1, locked_by = 'old',
              started_at = now(), locked_until = now() + interval '1 minute'",
     );
-    // With so many, a migration that writes all rows or reads them under a lock takes longer than a
-    // second.
+    // With a million runs, a migration that writes all rows, or reads them under a lock, takes
+    // longer than a second.
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, payload, status, attempts, finished_at)
          SELECT 'shell', '{\"command\": \"true\"}', 'succeeded', 1, now()
@@ -93,6 +95,8 @@ fn a_migration_stops_no_enqueue_and_loses_no_run() {
     });
     assert_eq!(refused, 0);
     assert_eq!(db.of_run(running, "status, locked_by"), "running|old");
+
+    // The new program recovers the run of the old host, and executes all runs.
     db.expire_leases();
     db.jobctl(["tick", "--quiet"]).run().success();
     db.make_waiting_runs_due();
@@ -102,7 +106,7 @@ fn a_migration_stops_no_enqueue_and_loses_no_run() {
     assert_eq!(db.query("SELECT count(*) FROM jobctl.schema_migrations WHERE version = 1"), "1");
 }
 
-/// The check of the test above finds what it is for.
+/// Shows that the count in the test before is not 0 for another reason.
 #[test]
 fn the_counter_of_refused_enqueues_notices_a_migration_that_keeps_its_lock() {
     let db = released();

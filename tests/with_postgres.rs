@@ -1,4 +1,4 @@
-//! The server of tests and demo stops when they end, whatever ends them.
+//! `tests/with-postgres` stops its server when its command ends, whatever ends the command.
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::{leave_out, temp_dir, wait_until};
 
-/// A server of its own, even where the tests were given one.
+/// Returns a script that runs with a server of its own, also if the tests use another server.
 fn with_postgres(script: &str) -> Command {
     let mut command =
         Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/with-postgres"));
@@ -21,7 +21,7 @@ fn with_postgres(script: &str) -> Command {
     command
 }
 
-/// Starts a server that is left when its stdin ends, and says in which folder it lives.
+/// Starts a server that stops when its stdin ends, and returns the folder of its socket.
 fn start() -> (Child, PathBuf) {
     let script =
         r#""$PG_BIN/pg_ctl" --version >/dev/null && echo "$JOBCTL_TEST_DATABASE_URL" && exec cat"#;
@@ -52,6 +52,7 @@ fn no_server_outlives_an_interrupted_run() {
         let (mut child, folder) = start();
         kill_process(Pid::from_child(&child), signal).unwrap();
         child.wait().unwrap();
+        // After SIGKILL, the script itself can't stop the server, which takes a moment to notice.
         if signal == Signal::KILL {
             wait_until("the server to notice", || !folder.exists());
         }
@@ -67,7 +68,7 @@ fn no_server_outlives_a_closed_pipe() {
     assert!(!folder.exists());
 }
 
-/// A machine without PostgreSQL, with the programs in $1 first on its PATH.
+/// Hides PostgreSQL, puts the programs in $1 first on the PATH, and runs the rest of the arguments.
 const BARE: &str = r#"
 mount -t tmpfs tmpfs /usr/lib/postgresql
 ! program=$(command -v pg_config) || mount --bind /bin/false "$program"
@@ -103,8 +104,9 @@ fn an_interrupted_installation_leaves_no_setting() {
     fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
     let apt_get = folder.path().join("apt-get");
     for signal in ["HUP", "INT", "QUIT", "TERM"] {
-        let set = "grep -q false /etc/postgresql-common/createcluster.d/*";
-        fs::write(&apt_get, format!("#!/bin/sh\n{set} && kill -s {signal} 0\n")).unwrap();
+        // Instead of an installation, the signal comes, once the setting is there.
+        let is_set = "grep -q false /etc/postgresql-common/createcluster.d/*";
+        fs::write(&apt_get, format!("#!/bin/sh\n{is_set} && kill -s {signal} 0\n")).unwrap();
         fs::set_permissions(&apt_get, Permissions::from_mode(0o755)).unwrap();
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/with-postgres");
         let mut command = Command::new("unshare");
@@ -116,7 +118,7 @@ fn an_interrupted_installation_leaves_no_setting() {
     }
 }
 
-/// Without a trap of its own, a signal ends a script without the trap of its end.
+/// If a script has no trap for a signal, the signal ends the script without its trap for EXIT.
 #[test]
 fn every_script_that_cleans_up_does_so_after_a_signal() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -176,8 +178,8 @@ fn missing_programs_are_installed_quietly_or_the_error_names_the_package() {
     let installs =
         "with-postgres: PostgreSQL's server programs are missing; running: apt-get install --yes";
     let fails = "with-postgres: cannot find PostgreSQL's server programs initdb, pg_ctl and \
-        postgres; run as an \
-                 administrator: apt-get install --yes --no-install-recommends postgresql; or";
+        postgres; run as an administrator: apt-get install --yes --no-install-recommends \
+        postgresql; or";
 
     // The installation succeeds, but brings no programs.
     file("apt-get", "#!/bin/sh\necho \"Unpacking $*\"\n");
