@@ -51,18 +51,24 @@ pub(super) struct Checks {
     lease: Duration,
     /// The longest answer in a world whose database is slow, else 0.
     pub(super) slow: Time,
+    /// The rows after the last change.
     seen: BTreeMap<i64, Run>,
     kept: BTreeMap<i64, Kept>,
+    /// The runs that have not ended and may still end.
     pub(super) unfinished: usize,
+    /// The database's clock at the last change.
     clock: DateTime<Utc>,
     /// The runs of each schedule's nominal time.
     fired: BTreeMap<(i64, DateTime<Utc>), i64>,
     /// How many processes a run had, and how many of them a failover forgot.
     starts: BTreeMap<i64, (i32, i32)>,
+    /// The claims whose process has started.
     started: BTreeSet<FencingToken>,
-    /// When the database granted or renewed a lease, and the tick that has it.
+    /// When the database granted or renewed a lease.
     granted: BTreeMap<FencingToken, Time>,
+    /// The number of the tick that made a claim.
     claimed_by: BTreeMap<FencingToken, usize>,
+    /// How many runs of each job were running after the last change.
     running: BTreeMap<String, usize>,
     /// When a tick learned that a lease is lost.
     lost: BTreeMap<FencingToken, Time>,
@@ -72,11 +78,13 @@ pub(super) struct Checks {
     /// Two processes of one run are excused until then: a failover forgot a claim.
     excused_until: Time,
     failed_over_at: Time,
+    /// Runs that an operator has taken from their worker.
     forced: BTreeSet<i64>,
     /// Runs of which a trigger has rejected some write.
     pub(super) refused: BTreeSet<i64>,
+    /// The latest second in which a tick has connected, and how often.
     connects: BTreeMap<usize, (Time, u32)>,
-    /// How many wake-ups of a tick in a row have left a schedule due.
+    /// How many wakes of a tick in a row have left as many schedules due, and how many.
     left_due: BTreeMap<usize, (u32, usize)>,
 }
 
@@ -157,7 +165,7 @@ impl Checks {
         }
         self.kept.clone_from(&database.kept);
         self.unfinished = unfinished;
-        self.limits(database);
+        self.check_limits(database);
     }
 
     /// A tick that has just woken has fired the schedules, even if it holds runs.
@@ -187,17 +195,21 @@ impl Checks {
         now: Time,
     ) -> Result<(), String> {
         let claim = token(run);
-        let is = |wrong: bool, why: &str| if wrong { Err(why.to_owned()) } else { Ok(()) };
+        // Fails if this is true, which must not happen.
+        let forbid = |wrong: bool, why: &str| if wrong { Err(why.to_owned()) } else { Ok(()) };
         let is_running = run.status == Status::Running;
-        is(is_running != run.locked_until.is_some(), "a lease without running, or the reverse")?;
-        is(run.attempts > run.most_attempts(), "more attempts than it may have")?;
+        forbid(
+            is_running != run.locked_until.is_some(),
+            "a lease without running, or the reverse",
+        )?;
+        forbid(run.attempts > run.most_attempts(), "more attempts than it may have")?;
         let is_interrupted = run.last_error.as_deref() == Some("interrupted by shutdown");
         let interrupted = run.uncounted_attempts - run.snoozed_attempts;
         let is_used_up = run.status == Status::Dead && interrupted < 100;
-        is(is_interrupted && is_used_up, "an interruption used up its last attempt")?;
+        forbid(is_interrupted && is_used_up, "an interruption used up its last attempt")?;
         let history = database.attempts.range((run.id, 1)..=(run.id, i32::MAX)).count();
         let ended = run.attempts - i32::from(is_running);
-        is(history != ended as usize, &format!("{history} rows of history, {ended} attempts"))?;
+        forbid(history != ended as usize, &format!("{history} rows of history, {ended} attempts"))?;
         let Some(old) = old else { return self.created(run, by) };
         let is_asked = matches!(by, By::Operator("retry" | "cancel"));
         // A tick has decided about it. The same statement may also claim it.
@@ -212,14 +224,14 @@ impl Checks {
         let is_over = old.locked_until.is_some_and(|until| until < database.now);
         match by {
             By::Operator("retry") => {
-                is(was_running || old.status == Status::Succeeded, "retried")?;
+                forbid(was_running || old.status == Status::Succeeded, "retried")?;
             }
             By::Operator("force") => {
                 self.forced.insert(run.id);
-                is(!was_running, "forced")?;
+                forbid(!was_running, "forced")?;
             }
-            By::Operator("again") => is(old.status != Status::Succeeded, "retried again")?,
-            By::Operator("cancel") => is(old.finished_at.is_some(), "cancelled a final run")?,
+            By::Operator("again") => forbid(old.status != Status::Succeeded, "retried again")?,
+            By::Operator("cancel") => forbid(old.finished_at.is_some(), "cancelled a final run")?,
             By::Operator(_) => return Err("changed by an operator".to_owned()),
             By::LateCommit => {}
             By::Tick { worker, tick, request, tokens } => match request {
@@ -227,19 +239,25 @@ impl Checks {
                     let kept = self.kept.get(&run.id).filter(|kept| Some(kept.claim) == held);
                     let is_stored = kept.is_some_and(|kept| kept.result.is_some());
                     let is_kept = kept.is_some_and(|kept| kept.locked_until > database.now);
-                    is(!is_stored && (!is_over || is_kept), "recovered before its lease ended")?;
+                    forbid(
+                        !is_stored && (!is_over || is_kept),
+                        "recovered before its lease ended",
+                    )?;
                     // A run that succeeded keeps the error of an earlier attempt.
                     let is_recovered = run.error_type.as_deref() == Some("lease_expired")
                         && run.status != Status::Succeeded;
-                    is(is_stored && is_recovered && !was_lost(kept), "its stored result is lost")?;
+                    forbid(
+                        is_stored && is_recovered && !was_lost(kept),
+                        "its stored result is lost",
+                    )?;
                 }
                 // It was queued or failed, and is cancelled now.
                 Request::Wake(_) if old.finished_at.is_none() && run.finished_at.is_some() => {
                     let is_early = old.expires_at.is_none_or(|at| at > database.now);
-                    is(is_early, "cancelled before it expired")?;
+                    forbid(is_early, "cancelled before it expired")?;
                 }
                 // A search has put it off.
-                Request::Wake(_) => is(old.finished_at.is_some() || was_running, "put off")?,
+                Request::Wake(_) => forbid(old.finished_at.is_some() || was_running, "put off")?,
                 Request::Step { results, kept, claim: wanted, .. } => {
                     let (tokens, unstarted) = tokens.split_at(results.len());
                     let unstarted = &unstarted[..unstarted.len() - kept.len()];
@@ -250,35 +268,41 @@ impl Checks {
                         && unstarted.iter().any(|of| of.id == run.id);
                     if is_released {
                         let is_fenced = unstarted.iter().any(|of| is_held(worker, of));
-                        is(!is_fenced, "a lost claim was released")?;
-                        is(self.started.contains(&token(old)), "a started attempt was released")?;
+                        forbid(!is_fenced, "a lost claim was released")?;
+                        forbid(
+                            self.started.contains(&token(old)),
+                            "a started attempt was released",
+                        )?;
                         let attempts = old.attempts - i32::from(!is_running);
-                        is(run.attempts != attempts, "released twice")?;
+                        forbid(run.attempts != attempts, "released twice")?;
                     }
                     let is_lost = was_running && !is_released && result.is_none();
-                    is(is_lost, "a result of a lost lease")?;
+                    forbid(is_lost, "a result of a lost lease")?;
                     if let Some(result) = result.filter(|_| run.status == Status::Failed) {
                         let asked = result.next_status.error_type != Some(ErrorType::HttpStatus);
                         let counted = old.attempts - old.uncounted_attempts;
                         let least = wait_after(counted, &old.backoff, 0.0);
                         let waits = (run.run_at - database.now).to_std().unwrap_or_default();
                         let is_short = waits + Duration::from_millis(1) < least;
-                        is(asked && is_short, "a backoff that is too short")?;
+                        forbid(asked && is_short, "a backoff that is too short")?;
                     }
                     if is_running {
-                        is(wanted.is_none(), "claimed without a claim")?;
-                        is(!was_running && old.run_at > database.now, "claimed before it is due")?;
-                        is(old.finished_at.is_some(), "a final run was claimed")?;
+                        forbid(wanted.is_none(), "claimed without a claim")?;
+                        forbid(
+                            !was_running && old.run_at > database.now,
+                            "claimed before it is due",
+                        )?;
+                        forbid(old.finished_at.is_some(), "a final run was claimed")?;
                         let is_expired = run.expires_at.is_some_and(|at| at <= database.now);
-                        is(is_expired, "an expired run was claimed")?;
+                        forbid(is_expired, "an expired run was claimed")?;
                         let attempts = old.attempts + i32::from(!is_released);
-                        is(run.attempts != attempts, "a claim does not count its attempt")?;
+                        forbid(run.attempts != attempts, "a claim does not count its attempt")?;
                         self.claimed_by.insert(claim, tick.number);
                     }
                 }
                 Request::Renew { .. } => {
                     let is_fenced = tokens.iter().any(|of| is_held(worker, of));
-                    is(!is_fenced || held != Some(claim), "a lost lease was renewed")?;
+                    forbid(!is_fenced || held != Some(claim), "a lost lease was renewed")?;
                 }
                 _ => return Err(format!("changed by {request:?}")),
             },
@@ -293,11 +317,12 @@ impl Checks {
             // It waits for the answer to a wake, to an urgent renewal and to its own statement.
             let bound = seconds(3) + 11 * self.slow;
             let is_late = now > ended + bound && !self.refused.contains(&run.id);
-            is(is_late, "its result was recorded late")?;
+            forbid(is_late, "its result was recorded late")?;
         }
         Ok(())
     }
 
+    /// Judges a new run: a nominal time has one run, and only a tick fires it.
     fn created(&mut self, run: &Run, by: &By<'_>) -> Result<(), String> {
         if let Some(fire) = run.definition_id.zip(run.scheduled_for) {
             if let Some(other) = self.fired.insert(fire, run.id) {
@@ -312,7 +337,7 @@ impl Checks {
     }
 
     /// `max_running` holds; a limit that was lowered waits until runs have ended.
-    fn limits(&mut self, database: &Database) {
+    fn check_limits(&mut self, database: &Database) {
         let running = count_running(database);
         let before = std::mem::replace(&mut self.running, running.clone());
         for (name, running) in running {
@@ -419,7 +444,7 @@ impl Checks {
         }
     }
 
-    /// A process has ended.
+    /// A process has ended. `why`: by a stop or, if the inner value is missing, by its timeout.
     pub(super) fn ended(
         &mut self,
         claim: &FencingToken,
@@ -465,7 +490,7 @@ impl Checks {
         }
     }
 
-    /// A job is ended, or ends.
+    /// A job gets SIGTERM, or ends by itself.
     pub(super) fn stopped(&mut self, tick: &Tick, claim: &FencingToken, now: Instant) {
         let Some(Stage::Ending { why: Some(StopReason::LeaseLost), .. }) = tick.pool.stage(claim)
         else {
@@ -478,14 +503,14 @@ impl Checks {
         }
     }
 
-    /// A tick takes an answer.
-    /// A request got no answer within the limit. The time within which results are recorded is only
-    /// promised if all answers come, so it begins again.
+    /// A request of a tick got no answer within the limit. The time within which results are
+    /// recorded is only promised if all answers come, so that time begins again.
     pub(super) fn unanswered(&mut self, tick: usize, now: Time) {
         let of_tick = |claim: &FencingToken| self.claimed_by.get(claim) == Some(&tick);
         self.results.iter_mut().filter(|(claim, _)| of_tick(claim)).for_each(|(_, at)| *at = now);
     }
 
+    /// A tick takes an answer, which says whose leases it renewed or lost.
     pub(super) fn answered(
         &mut self,
         tick: &mut Tick,
@@ -510,6 +535,7 @@ impl Checks {
         }
     }
 
+    /// A tick begins to connect.
     pub(super) fn connected(&mut self, tick: &Tick, now: Time) {
         if self.is_off {
             return;
@@ -560,6 +586,7 @@ impl Checks {
         }
     }
 
+    /// A tick has crashed, so its results can't be recorded.
     pub(super) fn crashed(&mut self, tick: &Tick) {
         for claim in tick.pool.running.keys() {
             self.results.remove(claim);
@@ -567,6 +594,7 @@ impl Checks {
         self.results.retain(|claim, _| self.claimed_by.get(claim) != Some(&tick.number));
     }
 
+    /// A tick has exited. Without an error, it must have released all that it held.
     pub(super) fn exited(
         &mut self,
         tick: &Tick,
@@ -636,6 +664,7 @@ impl Checks {
         self.excused_until = now + 3 * self.lease.as_nanos() as u64;
     }
 
+    /// Describes the runs that have not ended, and what they wait for.
     pub(super) fn stuck(database: &Database) -> String {
         let unfinished = database.runs.values().filter(|run| run.finished_at.is_none());
         let after = |run: &Run| database.predecessors(run.id).collect::<Vec<_>>();

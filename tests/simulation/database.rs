@@ -281,8 +281,8 @@ impl Database {
         Ok(())
     }
 
-    /// Adds to the history, unless it has the attempt already.
-    fn note(&mut self, id: (i64, i32), attempt: Attempt) {
+    /// Adds an attempt to the history, unless it is there already.
+    fn add_attempt(&mut self, id: (i64, i32), attempt: Attempt) {
         if let Entry::Vacant(vacant) = self.attempts.entry(id) {
             vacant.insert(attempt);
             self.journal.push(Before::Attempt(id, None));
@@ -694,7 +694,7 @@ impl Database {
                 error_type,
                 error: result.detail.clone().or_else(|| next.error.clone()),
             };
-            self.note((result.token.id, result.token.attempt), attempt);
+            self.add_attempt((result.token.id, result.token.attempt), attempt);
         }
         let followed = self.mark_followers(&ended_runs);
         for Finish { token, next_status, detail, .. } in ended {
@@ -747,7 +747,7 @@ impl Database {
             }
             due.retain(|run| !filter.excludes(run.id) && !self.is_locked(run.id));
             due.retain(|run| !run.is_expired(self.now) && run.is_for(worker));
-            due.retain(|run| !self.is_taken(run));
+            due.retain(|run| !self.has_running_lock(run));
             due.sort_by_key(|run| (run.priority, run.run_at, run.id));
             let free = (most as usize).saturating_sub(self.running().filter(is_of).count());
             due.truncate(free.min(claim.at_most as usize));
@@ -763,7 +763,7 @@ impl Database {
     }
 
     /// Whether a run with the same lock is running. Definitions have no locks here.
-    fn is_taken(&self, run: &Run) -> bool {
+    fn has_running_lock(&self, run: &Run) -> bool {
         run.lock.is_some() && self.running().any(|it| it.lock == run.lock)
     }
 
@@ -773,7 +773,7 @@ impl Database {
         let mut taken = BTreeSet::new();
         runs.retain(|run| {
             let is_first = run.lock.as_ref().is_none_or(|lock| taken.insert(lock));
-            is_first && !self.is_taken(run)
+            is_first && !self.has_running_lock(run)
         });
         runs
     }
@@ -821,7 +821,7 @@ impl Database {
                 ((run.run_at, run.id) > (last.run_at, last.id)).then_some(last.run_at)
             }
         };
-        let is_free = |run: &&Run| {
+        let is_claimable = |run: &&Run| {
             run.run_at <= now
                 && !run.is_expired(now)
                 && !filter.excludes(run.id)
@@ -831,16 +831,16 @@ impl Database {
                 && (run.lock.is_some() || !self.is_locked(run.id))
                 && run.is_for(&holder.worker)
         };
-        // Priority, age of the lane, queue, then place in the lane.
-        let (with_lock, free): (Vec<_>, Vec<_>) =
-            self.waiting().filter(is_free).partition(|run| run.lock.is_some());
-        // The first one of each lock, unless it is locked.
+        let (with_lock, without_lock): (Vec<_>, Vec<_>) =
+            self.waiting().filter(is_claimable).partition(|run| run.lock.is_some());
+        // The first run of each lock, unless another session has locked its row.
         let with_lock = self.within_locks(with_lock).into_iter();
         let with_lock = with_lock
             .filter(|run| (claim.limits || claim.locks) && !self.is_locked(run.id))
             .take(at_most);
         let by_id = self.within_locks(within_limits.into_iter().chain(with_lock).collect());
-        let mut due: Vec<_> = free
+        // The order of claims: priority, age of the lane, queue, then place in the lane.
+        let mut due: Vec<_> = without_lock
             .into_iter()
             .filter_map(|run| Some((run.priority, lane(run)?, &run.queue, run.run_at, run.id)))
             .collect();
@@ -875,16 +875,18 @@ impl Database {
         Ok(ClaimResult { claimed, skipped, has_released, ..ClaimResult::default() })
     }
 
+    /// Returns what a claim says about a run.
     fn claimed(&self, run: Run) -> Claimed {
         let after: Vec<_> = self.predecessors(run.id).map(|(id, _)| id.to_string()).collect();
         let definition = self.definitions.get(&run.job_type).map(|definition| &definition.spec);
         let max_attempts = run.most_attempts();
-        let is_found = run.lock.is_none() && !self.is_limited(&run.job_type);
+        // Claims find runs with a lock or a limit by these, and all others by their lanes.
+        let is_of_lane = run.lock.is_none() && !self.is_limited(&run.job_type);
         let Run { id, queue, priority, run_at, .. } = run;
         let position = Position { queue, priority, run_at, id };
         Claimed {
             id,
-            position: is_found.then_some(position),
+            position: is_of_lane.then_some(position),
             payload: run.payload,
             definition: definition.map(|spec| DefinedAction {
                 kind: spec.kind,
@@ -934,11 +936,11 @@ impl Database {
             let (started, error) =
                 (self.now - interval(started_ago), "its worker lost the lease and ended it");
             let attempt = self.ended_now(worker, started, "lease_expired", error);
-            self.note((claim.id, claim.attempt), attempt);
+            self.add_attempt((claim.id, claim.attempt), attempt);
         }
     }
 
-    /// The history of an attempt whose lease was taken away.
+    /// Returns the history of an attempt that lost its lease, which ends now.
     fn ended_now(&self, worker: &str, started_at: Time, outcome: &str, error: &str) -> Attempt {
         let (worker, outcome, error) = (worker.to_owned(), outcome.to_owned(), error.to_owned());
         let (error_type, error) = (Some(outcome.clone()), Some(error));
@@ -1017,7 +1019,7 @@ impl Database {
                 let until = run.locked_until.unwrap_or_default();
                 let started = run.started_at.unwrap_or(until);
                 let lost = it.ended_now(&worker, started, "lease_expired", WHAT);
-                it.note((*id, *attempt), lost);
+                it.add_attempt((*id, *attempt), lost);
                 let end = End {
                     wait: *wait,
                     outcome: Some(HistoryOutcome::LeaseExpired),
@@ -1211,22 +1213,23 @@ impl Database {
 
 /// Followers.
 impl Database {
-    /// The runs that wait for a run.
+    /// Returns the runs that wait for a run.
     pub(super) fn followers(&self, id: i64) -> impl Iterator<Item = (i64, Dependency)> {
         self.dependencies.range((id, 0)..=(id, i64::MAX)).map(|((_, run), row)| (*run, *row))
     }
 
-    /// What a run waits for.
+    /// Returns the runs that a run waits for.
     pub(super) fn predecessors(&self, id: i64) -> impl Iterator<Item = (i64, Dependency)> {
         let rows = self.dependencies.iter().filter(move |((_, run), _)| *run == id);
         rows.map(|((after, _), row)| (*after, *row))
     }
 
+    /// Whether each run that a run waits for has ended as it asks.
     pub(super) fn is_met(&self, run: i64) -> bool {
         self.predecessors(run).all(|(_, row)| row.state == State::Met)
     }
 
-    pub(super) fn is_good(&self, id: i64) -> bool {
+    pub(super) fn has_succeeded(&self, id: i64) -> bool {
         self.runs.get(&id).is_some_and(|run| run.status == Status::Succeeded)
     }
 
@@ -1430,7 +1433,7 @@ impl Database {
     /// Lets a run wait for others.
     pub(super) fn block(&mut self, id: i64, after: &[i64], rule: AfterRule) {
         for before in after {
-            let state = if self.is_good(*before) { State::Met } else { State::Due };
+            let state = if self.has_succeeded(*before) { State::Met } else { State::Due };
             self.dependencies.insert((*before, id), Dependency { rule, state });
         }
         if !self.is_met(id) {
@@ -1442,10 +1445,13 @@ impl Database {
     /// Queues a run that has ended, waits, or runs: then it is taken from its worker.
     pub(super) fn requeue(&mut self, id: i64) {
         let _ = self.transact("retry", |it| {
-            let run = it.free(id)?;
+            let run = it.unlocked_run(id)?;
             if let Some(worker) = &run.locked_by {
                 let started = run.started_at.unwrap_or(it.now);
-                it.note((id, run.attempts), it.ended_now(worker, started, "interrupted", "taken"));
+                it.add_attempt(
+                    (id, run.attempts),
+                    it.ended_now(worker, started, "interrupted", "taken"),
+                );
             }
             it.write(Run {
                 status: Status::Queued,
@@ -1465,7 +1471,7 @@ impl Database {
     /// Cancels a waiting run, or asks for it.
     pub(super) fn cancel(&mut self, id: i64) {
         let _ = self.transact("cancel", |it| {
-            let run = it.free(id)?;
+            let run = it.unlocked_run(id)?;
             if run.status == Status::Running {
                 let cancel_requested_at = run.cancel_requested_at.or(Some(it.now));
                 return it.write(Run { cancel_requested_at, updated_at: it.now, ..run });
@@ -1476,8 +1482,8 @@ impl Database {
         });
     }
 
-    /// Returns a run that no other session has locked.
-    fn free(&self, id: i64) -> Result<Run> {
+    /// Returns a run, unless another session has locked it.
+    fn unlocked_run(&self, id: i64) -> Result<Run> {
         if self.is_locked(id) { Err(Cause::Locked) } else { Ok(self.runs[&id].clone()) }
     }
 

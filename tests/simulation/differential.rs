@@ -18,7 +18,8 @@ use crate::store::{self, Recovered};
 use crate::tick::request::{Answer, Request};
 use crate::upkeep::Woken;
 
-fn said<T: Debug>(answer: store::Result<T>) -> String {
+/// Returns an answer as text: of an error, only its kind.
+fn describe<T: Debug>(answer: store::Result<T>) -> String {
     match answer {
         Ok(answer) => format!("{answer:?}"),
         Err(error) => format!("{:?}", error.kind),
@@ -29,14 +30,16 @@ fn sorted<T: Ord>(mut items: Vec<T>) -> Vec<T> {
     items.sort();
     items
 }
-fn said_of(answer: Answer) -> String {
+
+/// Returns the answer to a request as text, without durations and in one order.
+fn describe_answer(answer: Answer) -> String {
     match answer {
         Answer::Wake { woken, is_searching } => {
             let woken =
                 woken.map(|woken| Woken { took: Duration::ZERO, longest: Duration::ZERO, ..woken });
-            format!("{} {is_searching}", said(woken))
+            format!("{} {is_searching}", describe(woken))
         }
-        Answer::Renew(renewed) => said(renewed.map(|mut renewed| {
+        Answer::Renew(renewed) => describe(renewed.map(|mut renewed| {
             renewed.sort_by_key(|(claim, _)| *claim);
             renewed
         })),
@@ -45,12 +48,13 @@ fn said_of(answer: Answer) -> String {
             let recorded: BTreeMap<_, _> = step.recorded.into_iter().collect();
             format!("{recorded:?} {:?} {:#?}", sorted(step.locked), step.taken)
         }
-        Answer::Store(left) => said(left),
-        Answer::Leave(done) => said(done),
+        Answer::Store(left) => describe(left),
+        Answer::Leave(done) => describe(done),
         Answer::Prune => String::new(),
     }
 }
 
+/// Returns the rows of the model, in the form in which `Real::rows` reads those of PostgreSQL.
 fn rows_of(model: &Database) -> Rows {
     fn row(key: String, row: &impl Serialize) -> (String, Value) {
         (key, serde_json::to_value(row).unwrap())
@@ -71,15 +75,17 @@ fn rows_of(model: &Database) -> Rows {
 }
 
 /// Writes times and numbers in one way.
-fn normal(value: Value) -> Value {
+fn normalized(value: Value) -> Value {
     match value {
         Value::String(text) => match DateTime::parse_from_rfc3339(&text) {
             Ok(time) => time.timestamp_micros().into(),
             Err(_) => Value::String(text),
         },
         Value::Number(number) => number.as_f64().into(),
-        Value::Array(items) => items.into_iter().map(normal).collect(),
-        Value::Object(fields) => fields.into_iter().map(|(key, it)| (key, normal(it))).collect(),
+        Value::Array(items) => items.into_iter().map(normalized).collect(),
+        Value::Object(fields) => {
+            fields.into_iter().map(|(key, it)| (key, normalized(it))).collect()
+        }
         value => value,
     }
 }
@@ -87,7 +93,7 @@ fn normal(value: Value) -> Value {
 /// Returns the rows that differ.
 fn differing(model: &Rows, real: &Rows) -> String {
     let keys: BTreeSet<_> = model.keys().chain(real.keys()).collect();
-    let row = |rows: &Rows, key: &String| rows.get(key).cloned().map(normal);
+    let row = |rows: &Rows, key: &String| rows.get(key).cloned().map(normalized);
     let keys = keys.into_iter().filter(|key| *key != "last_run" && !key.starts_with("holds"));
     let differing = keys.filter(|key| row(model, key) != row(real, key));
     let text = |rows: &Rows, key| row(rows, key).map_or("none".to_owned(), |it| it.to_string());
@@ -96,16 +102,16 @@ fn differing(model: &Rows, real: &Rows) -> String {
 }
 
 /// Performs an operation on the model. Returns its answer, if the model knows the operation.
-fn on_model(sequence: &mut Sequence, operation: &Operation) -> Option<String> {
+fn perform_on_model(sequence: &mut Sequence, operation: &Operation) -> Option<String> {
     let model = &mut sequence.tables;
     match operation {
         Operation::Tick(_, Request::Prune) => None,
         Operation::Tick(index, request) => {
             let session = &mut sequence.sessions[*index];
             session.now = Instant::now();
-            Some(said_of(model.perform(session, request, &mut || 0.5)))
+            Some(describe_answer(model.perform(session, request, &mut || 0.5)))
         }
-        Operation::Recover(expired) => Some(said(model.recover(expired).map(sorted_runs))),
+        Operation::Recover(expired) => Some(describe(model.recover(expired).map(sorted_runs))),
         _ => None,
     }
 }
@@ -115,10 +121,10 @@ fn sorted_runs(mut recovered: Vec<Recovered>) -> Vec<Recovered> {
     recovered
 }
 
-fn said_by(reply: Reply) -> String {
+fn describe_reply(reply: Reply) -> String {
     match reply {
-        Reply::Tick(answer) => said_of(answer),
-        Reply::Recovered(recovered) => said(recovered.map(sorted_runs)),
+        Reply::Tick(answer) => describe_answer(answer),
+        Reply::Recovered(recovered) => describe(recovered.map(sorted_runs)),
         reply => format!("{reply:?}"),
     }
 }
@@ -140,7 +146,7 @@ fn adopt_waits(model: &mut Database, real: &Rows) {
     }
 }
 
-/// Runs a sequence. Returns what differs.
+/// Performs a sequence of operations on PostgreSQL and on the model. Returns what differs.
 fn compare(real: &mut Real, seed: u64) -> Result<(), String> {
     let mut sequence = Sequence::new(seed, false);
     real.reset(&sequence.sessions);
@@ -150,11 +156,11 @@ fn compare(real: &mut Real, seed: u64) -> Result<(), String> {
         let reply = real.perform(&operation);
         let model_said = match (&operation, &reply) {
             (Operation::Race(_, both), Reply::Raced(first, _)) => {
-                let said = on_model(&mut sequence, &both[*first]);
-                let other = on_model(&mut sequence, &both[1 - *first]);
+                let said = perform_on_model(&mut sequence, &both[*first]);
+                let other = perform_on_model(&mut sequence, &both[1 - *first]);
                 said.zip(other).map(|(first, second)| format!("{first} {second}"))
             }
-            _ => on_model(&mut sequence, &operation),
+            _ => perform_on_model(&mut sequence, &operation),
         };
         let next = sequence.next_time();
         let rows = real.rows(next);
@@ -167,11 +173,11 @@ fn compare(real: &mut Real, seed: u64) -> Result<(), String> {
         let Some(model_said) = model_said else { continue };
         let real_said = match reply {
             Reply::Raced(first, replies) => {
-                let mut said = replies.map(said_by);
+                let mut said = replies.map(describe_reply);
                 said.rotate_left(first);
                 said.join(" ")
             }
-            reply => said_by(reply),
+            reply => describe_reply(reply),
         };
         let differing = differing(&model_rows, &rows);
         let model_excluded = sequence.sessions.iter().map(|it| &it.filter.excluded_runs);

@@ -18,6 +18,7 @@ use crate::tick::execution::{Ended, Task};
 /// src/execute/shell.rs has the same times.
 const KILL_GRACE: Duration = Duration::from_secs(5);
 const LEFTOVER_GRACE: Duration = Duration::from_secs(2);
+/// With more output in results that are not recorded, no job starts.
 const BYTES_UNRECORDED: usize = 4 * 1024 * 1024;
 
 /// A monotonic clock: it drifts, but never jumps. `Instant` stands still while a virtual machine is
@@ -83,12 +84,23 @@ impl Host {
     }
 }
 
+/// How a job ends if nothing stops it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum JobOutcome {
+    Succeeds,
+    Fails,
+    FailsPermanently,
+    AsksForLater,
+    /// The host has no memory for it.
+    CannotStart,
+}
+
 /// What a job does.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job {
     pub(super) takes: Duration,
-    /// 0 succeeds, 1 fails, 2 fails for good, 3 asks for a later attempt, 4 can't start here.
-    pub(super) outcome: u64,
+    pub(super) outcome: JobOutcome,
+    /// Bytes.
     pub(super) output: usize,
     /// The time that it needs to exit after SIGTERM.
     pub(super) exits_in: Duration,
@@ -210,12 +222,13 @@ impl Pool {
         }
         let (task, _) = self.waiting.pop_front()?;
         let stop = self.stops[&task.run.token()];
-        // It is released in both cases.
+        // A task that must stop, and a task that is too late, are both released.
         let is_too_late = stop.start_by.is_some_and(|start_by| now >= start_by);
         let why = stop.why(now).or(is_too_late.then_some(StopReason::Interrupted));
         Some((task, why))
     }
 
+    /// Returns whether the driver must wake now, as it has asked. Then that request is over.
     pub(super) fn wakes(&mut self) -> bool {
         let wakes = match self.wake_when {
             WakeWhen::Never => false,
@@ -325,6 +338,16 @@ impl Pool {
     }
 }
 
+/// What a tick has done in the current second of simulated time.
+#[derive(Default)]
+pub(super) struct SecondCounts {
+    pub(super) second: Time,
+    pub(super) statements: usize,
+    pub(super) timers: usize,
+    pub(super) ended_jobs: usize,
+    pub(super) events: usize,
+}
+
 /// A request whose answer is missing.
 pub(super) struct Exchange {
     pub(super) number: u64,
@@ -391,6 +414,5 @@ pub(super) struct Tick {
     pub(super) has_exited: bool,
     /// When the answered renewal of a claim was sent.
     pub(super) renewed: BTreeMap<FencingToken, Instant>,
-    /// In the second of simulated time: statements, timers, ended jobs, and events.
-    pub(super) second: (Time, usize, usize, usize, usize),
+    pub(super) counts: SecondCounts,
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::Random;
 use super::database::{Database, Session, Write};
-use super::postgres::{Reply, Rows, again, tables};
+use super::postgres::{Reply, Rows, copy_of_request, tables};
 use crate::exit::Exit;
 use crate::job::action::JobKind;
 use crate::job::attempt::HistoryOutcome;
@@ -37,6 +37,7 @@ const JOBS: [&str; 3] = ["d1", "d2", "d3"];
 
 #[derive(Debug)]
 pub(super) enum Operation {
+    /// A request of the tick with this index in `TICKS`.
     Tick(usize, Request),
     Enqueue(Vec<NewRun>, Vec<Dependencies>),
     /// A command for runs whose status is one of these, and its name.
@@ -44,9 +45,13 @@ pub(super) enum Operation {
     Prune(Vec<i64>, Keep),
     Pause(String),
     Resume(String),
+    /// A hold that lasts this long, or until its release.
     Hold(HoldTarget, Option<Duration>),
     Release(HoldTarget),
+    /// The definitions of a file, what happens to those that it no longer has, and whether it takes
+    /// over definitions of other files.
     Apply(Vec<Value>, Unlisted, bool),
+    /// Each run, its attempt, and the wait before the next one.
     Recover(Vec<(i64, i32, Duration)>),
     Fire(Vec<FirePlan>),
     /// Another session locks these rows until `Unlock`.
@@ -59,13 +64,14 @@ pub(super) enum Operation {
     Race(i64, Box<[Operation; 2]>),
 }
 
+/// Returns what a tick claims: mostly all runs.
 pub(super) fn filter(random: &mut Random) -> ClaimFilter {
-    let some = |chance: bool, words: &[&str]| {
-        words.iter().filter(|_| chance).map(|word| (*word).to_owned()).collect()
+    let words_if = |is_set: bool, words: &[&str]| -> Vec<String> {
+        if is_set { words.iter().map(|word| (*word).to_owned()).collect() } else { Vec::new() }
     };
     ClaimFilter {
-        queues: some(random.chance(10), &["default", "y"]),
-        excluded_jobs: some(random.chance(10), &["shell"]),
+        queues: words_if(random.chance(10), &["default", "y"]),
+        excluded_jobs: words_if(random.chance(10), &["shell"]),
         excluded_kinds: if random.chance(10) { vec![JobKind::Http] } else { Vec::new() },
         excluded_runs: Vec::new(),
         only_run: if random.chance(5) { random.maybe(&[1, 2, 3, 5, 8]) } else { None },
@@ -83,9 +89,11 @@ pub(super) struct Sequence {
     pub(super) sessions: Vec<Session>,
     /// All claims so far, by the tick that made them.
     claims: Vec<(usize, FencingToken)>,
+    /// The places of the claimed runs in their lanes.
     positions: Vec<Position>,
     /// Computed from schedules earlier; by now they may have fired.
     plans: Vec<FirePlan>,
+    /// The latest request, and the index of its tick.
     last: Option<(usize, Request)>,
     /// The commands so far: their names, and the runs that each changed.
     commands: Vec<(String, Vec<i64>)>,
@@ -131,6 +139,7 @@ impl Sequence {
         self.note(operation, reply);
     }
 
+    /// Remembers what later operations need: claims, locks, refusals and commands.
     fn note(&mut self, operation: &Operation, reply: &Reply) {
         let tables = &mut self.tables;
         match (operation, reply) {
@@ -141,7 +150,7 @@ impl Sequence {
                         self.positions.extend(run.position.clone());
                     }
                 }
-                self.last = Some((*index, again(request)));
+                self.last = Some((*index, copy_of_request(request)));
             }
             (Operation::Lock(runs, definitions, workers), _) => {
                 tables.locked.extend(runs.iter().filter(|id| tables.runs.contains_key(id)));
@@ -172,6 +181,7 @@ impl Sequence {
         }
     }
 
+    /// Returns the time of the next operation.
     pub(super) fn next_time(&mut self) -> DateTime<Utc> {
         const SECOND: u64 = 1_000_000;
         let longest = match self.random.below(100) {
@@ -185,9 +195,12 @@ impl Sequence {
         self.tables.now + Duration::from_micros(self.random.below(longest))
     }
 
+    /// Returns the operation of a step.
     pub(super) fn operation(&mut self, step: usize) -> Operation {
         let (seed, random) = (self.seed, &mut self.random);
         let mut index = random.below(TICKS.len() as u64) as usize;
+        // The kinds of operations have the numbers of the `match` below. First comes an apply (85),
+        // then enqueues (64) and a wake (42).
         let mut kind = match step {
             0 => 85,
             1..6 => 64,
@@ -318,7 +331,7 @@ impl Sequence {
                 let mut specs: Vec<_> = specs.collect();
                 let unlisted = random.of(&[Unlisted::Disable, Unlisted::Remove]);
                 let takes_over = random.chance(50);
-                // Its own numbers leave those of the other operations as they are.
+                // Other random numbers, so that the numbers of the other operations do not change.
                 let random = &mut Random::new(seed + step as u64);
                 if is_full && count == 3 && random.chance(50) {
                     follow(random, &mut specs);
@@ -363,7 +376,7 @@ impl Sequence {
                 // As after a lost answer, or as by another tick.
                 Some((last, request)) => {
                     let index = if random.chance(70) { *last } else { index };
-                    Operation::Tick(index, again(request))
+                    Operation::Tick(index, copy_of_request(request))
                 }
                 None => tick(Request::Leave { slow: None }),
             },
@@ -413,6 +426,7 @@ impl Sequence {
         Operation::Act(action, ids, from, format!("{:x}", self.random.below(u64::MAX)))
     }
 
+    /// Returns one to three runs.
     fn ids(&mut self) -> Vec<i64> {
         let known: Vec<_> = self.tables.runs.keys().copied().collect();
         let count = 1 + self.random.below(3);
@@ -421,12 +435,13 @@ impl Sequence {
         ids.into_iter().collect()
     }
 
+    /// Returns the statuses that a command accepts: mostly all.
     fn statuses(&mut self) -> Vec<Status> {
         let all = Status::ALL.to_vec();
         if self.random.chance(70) { all } else { vec![self.random.of(&all)] }
     }
 
-    /// Claims of this tick, mostly; some are not valid.
+    /// Returns claims, mostly of this tick. Some are not valid.
     fn tokens(&mut self, index: usize) -> Vec<FencingToken> {
         let random = &mut self.random;
         let mut tokens = BTreeSet::new();
@@ -440,6 +455,7 @@ impl Sequence {
         tokens.into_iter().collect()
     }
 
+    /// Returns a request that records results, releases claims and claims runs.
     fn step(&mut self, index: usize) -> Request {
         let results = if self.random.chance(60) { self.tokens(index) } else { Vec::new() };
         let results: Vec<_> = results.into_iter().map(|token| self.finish(token)).collect();
@@ -468,6 +484,7 @@ impl Sequence {
         Request::Step { results, kept, unstarted, claim, skips_locked: random.chance(50) }
     }
 
+    /// Returns a result of the attempt with this claim.
     fn finish(&mut self, token: FencingToken) -> Finish {
         let random = &mut self.random;
         let (status, outcome, error_type) = random.of(&[

@@ -42,9 +42,10 @@ const SHORT: Duration = Duration::from_secs(12);
 pub(super) const THREADS: usize = 2;
 /// How long a statement waits for a locked row, if it must fail then.
 const LOCK: Duration = Duration::from_millis(20);
-const WHAT: &str = "lease expired: its worker crashed, hung or lost the database";
+/// The error of a recovered run, as in src/upkeep/recover.rs.
+const LEASE_EXPIRED: &str = "lease expired: its worker crashed, hung or lost the database";
 
-/// The fake clock, and the triggers that reject writes.
+/// The fake clock, and the table of the writes that a trigger rejects.
 const SETUP: &str = "
     CREATE SEQUENCE public.clock;
     SELECT setval('public.clock', 1);
@@ -57,7 +58,8 @@ const SETUP: &str = "
     ALTER FUNCTION pg_catalog.clock_timestamp() RENAME TO real_clock_timestamp;
     CREATE FUNCTION pg_catalog.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS 'SELECT now()';
     CREATE TABLE public.refused (id bigint, write text)";
-/// A vacuum that truncates an emptied table locks it for longer than a statement waits here.
+/// The trigger that rejects writes. Also prevents that a vacuum truncates an emptied table, because
+/// that locks the table for longer than a statement waits here.
 const TRIGGERS: &str = "
     ALTER TABLE jobctl.job_runs SET (vacuum_truncate = off);
     ALTER TABLE jobctl.job_attempts SET (vacuum_truncate = off);
@@ -81,6 +83,7 @@ const TRIGGERS: &str = "
     END $$;
     CREATE TRIGGER refuse BEFORE INSERT OR UPDATE ON jobctl.job_runs
         FOR EACH ROW EXECUTE FUNCTION public.refuse()";
+/// Empties the tables, and numbers new rows from 1 on.
 const RESET: &str = "
     DELETE FROM jobctl.job_runs;
     DELETE FROM jobctl.job_attempts;
@@ -95,6 +98,7 @@ const RESET: &str = "
     DELETE FROM public.refused;
     SELECT setval('jobctl.job_runs_id_seq', 1, false),
         setval('jobctl.job_definitions_id_seq', 1, false)";
+/// Reads all rows as JSON, in the form of `rows.rs`, without the columns that the model lacks.
 const ROWS: &str = "
     SELECT 'run ' || id AS key, to_jsonb(run)
         - '{payload_bytes, enqueued_by, live_output, settled_at, created_at,
@@ -172,8 +176,8 @@ fn connect(url: &str) -> Client {
     connect::open(&target, &AtomicBool::default()).unwrap()
 }
 
-/// Makes the request again: requests are not `Clone`.
-pub(super) fn again(request: &Request) -> Request {
+/// Returns a copy of a request: requests are not `Clone`.
+pub(super) fn copy_of_request(request: &Request) -> Request {
     match request {
         Request::Wake(asked) => Request::Wake(Wake {
             keeps_right: asked.keeps_right,
@@ -245,6 +249,7 @@ impl Tick {
     }
 }
 
+/// Returns the usual timeouts with this time to wait for a locked row.
 fn timeouts(lock: Duration) -> Timeouts {
     Timeouts { lock, ..Timeouts::USUAL }
 }
@@ -256,10 +261,11 @@ enum Party<'a> {
 }
 
 impl Party<'_> {
+    /// Performs an operation of a tick as the tick, and all others as an operator or application.
     fn perform(self, operation: &Operation) -> Reply {
         let store = match (self, operation) {
             (Self::Tick(tick), Operation::Tick(_, request)) => {
-                return Reply::Tick(tick.perform(again(request)));
+                return Reply::Tick(tick.perform(copy_of_request(request)));
             }
             (Self::Operator(store), _) => store,
             (Self::Tick(_), _) => unreachable!(),
@@ -333,7 +339,7 @@ impl Party<'_> {
                     is_right && it.foreign.is_empty()
                 }))
             }
-            Operation::Recover(expired) => Reply::Recovered(store.recover(expired, WHAT)),
+            Operation::Recover(expired) => Reply::Recovered(store.recover(expired, LEASE_EXPIRED)),
             Operation::Fire(plans) => Reply::Fired(store.fire(plans.clone())),
             _ => unreachable!(),
         }
@@ -345,6 +351,7 @@ pub(super) struct Real {
     pub(super) ticks: Vec<Tick>,
     operators: [Store; 2],
     pub(super) sql: Sql,
+    /// The session whose transaction locks rows.
     locker: Sql,
 }
 
@@ -385,6 +392,7 @@ impl Real {
         self.sql.rows(RESET);
     }
 
+    /// Performs an operation in the session to which it belongs.
     pub(super) fn perform(&mut self, operation: &Operation) -> Reply {
         let list = |ids: &[i64]| format!("'{{{}}}'", join(ids));
         match operation {
@@ -434,6 +442,7 @@ impl Real {
             _ => Party::Operator(store),
         };
         let (sql, locker) = (&self.sql, &self.locker);
+        // Waits until this many sessions wait for a row, or until the operation is finished.
         let wait = |waiting: usize, is_finished: &dyn Fn() -> bool| {
             // Other locks, as for the extension of a table, are held for an instant.
             let waits = "SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND \

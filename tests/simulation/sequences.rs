@@ -25,6 +25,7 @@ use crate::tick::request::{Answer, Request};
 type Time = DateTime<Utc>;
 type Broken = Result<(), String>;
 
+/// Fails with this reason unless the invariant holds.
 fn must(holds: bool, why: impl Into<String>) -> Broken {
     if holds { Ok(()) } else { Err(why.into()) }
 }
@@ -58,15 +59,17 @@ struct Past {
 }
 
 impl Change<'_> {
+    /// Checks all invariants.
     fn check(&self, past: &mut Past) -> Broken {
         for run in self.after.runs.values() {
-            self.row(run).map_err(|why| format!("run {}: {why}", run.id))?;
+            self.check_row(run).map_err(|why| format!("run {}: {why}", run.id))?;
         }
-        self.keys_and_times()?;
-        self.history()?;
-        self.edges()?;
-        self.following(past)?;
-        // Operations at the same time: each alone is checked in other sequences.
+        self.check_keys_and_times()?;
+        self.check_history()?;
+        self.check_edges()?;
+        self.check_following(past)?;
+        // Of two operations at the same time, the rows in between are not known. Other sequences
+        // check each of them alone.
         if matches!(self.operation, Operation::Race(..)) {
             return Ok(());
         }
@@ -74,29 +77,29 @@ impl Change<'_> {
         for id in ids {
             let (old, new) = (self.before.runs.get(id), self.after.runs.get(id));
             let changed = match (old, new) {
-                (None, Some(new)) => self.created(new),
-                (Some(old), None) => self.deleted(old),
-                (Some(old), Some(new)) if old != new => self.changed(old, new),
+                (None, Some(new)) => self.check_created(new),
+                (Some(old), None) => self.check_deleted(old),
+                (Some(old), Some(new)) if old != new => self.check_changed(old, new),
                 _ => continue,
             };
             let status = |run: Option<&Run>| run.map_or("none", |run| run.status.as_str());
             changed
                 .map_err(|why| format!("run {id}, {} -> {}: {why}", status(old), status(new)))?;
         }
-        self.hooks()?;
-        self.snoozes()?;
-        self.definitions()?;
-        self.answer(past)?;
+        self.check_hooks()?;
+        self.check_snoozes()?;
+        self.check_definitions()?;
+        self.check_answer(past)?;
         if let (Operation::Tick(index, Request::Step { .. }), Reply::Tick(Answer::Step(Ok(_)))) =
             (self.operation, self.reply)
         {
-            self.claims(*index)?;
+            self.check_claims(*index)?;
         }
-        self.rates(past)
+        self.check_rates(past)
     }
 
     /// What holds for each row at any time.
-    fn row(&self, run: &Run) -> Broken {
+    fn check_row(&self, run: &Run) -> Broken {
         let is_running = run.status == Status::Running;
         let has_lease = run.locked_by.is_some() && run.locked_until.is_some();
         must(is_running == has_lease, "a lease without running, or the reverse")?;
@@ -110,7 +113,8 @@ impl Change<'_> {
         must(!is_stranded, "blocked, but it waits for no run")
     }
 
-    fn keys_and_times(&self) -> Broken {
+    /// A key and a scheduled time have one run each.
+    fn check_keys_and_times(&self) -> Broken {
         let (mut keys, mut times) = (BTreeSet::new(), BTreeSet::new());
         for run in self.after.runs.values() {
             let is_taken = match &*run.key_scope {
@@ -130,7 +134,7 @@ impl Change<'_> {
     }
 
     /// History is only added to, and is deleted with its run.
-    fn history(&self) -> Broken {
+    fn check_history(&self) -> Broken {
         for (key, attempt) in &self.before.attempts {
             let is_kept = self.after.attempts.get(key) == Some(attempt);
             let is_deleted = !self.after.runs.contains_key(&key.0);
@@ -143,7 +147,7 @@ impl Change<'_> {
     }
 
     /// An edge is met only by an end as its rule asks, and lasts as long as its runs.
-    fn edges(&self) -> Broken {
+    fn check_edges(&self) -> Broken {
         for (key @ (id, follower), edge) in &self.after.dependencies {
             let was_met =
                 self.before.dependencies.get(key).is_some_and(|it| it.state == State::Met);
@@ -174,14 +178,15 @@ impl Change<'_> {
         Ok(())
     }
 
-    fn created(&self, run: &Run) -> Broken {
+    /// A new run has a cause: a hook, a followed job, an enqueue or a schedule.
+    fn check_created(&self, run: &Run) -> Broken {
         if run.key.as_ref().is_some_and(|key| key.starts_with(HOOK_KEY_PREFIX)) {
             let tells = |it: &Run| self.ends(it) && self.hooks_of(it).contains(&hook_of(run));
             let has_cause = self.after.runs.values().any(tells);
             return must(has_cause, "a hook of an end that did not happen");
         }
         if self.is_following(run) {
-            return if run.status == Status::Blocked { Ok(()) } else { self.released(run) };
+            return if run.status == Status::Blocked { Ok(()) } else { self.check_released(run) };
         }
         let Some(time) = run.scheduled_for else {
             let is_asked = matches!(self.operation, Operation::Enqueue(..));
@@ -197,10 +202,11 @@ impl Change<'_> {
         must(next.is_none_or(|next| next > time), "its time may fire again")
     }
 
-    fn deleted(&self, run: &Run) -> Broken {
+    /// Only an ended run is deleted, by a command or a prune.
+    fn check_deleted(&self, run: &Run) -> Broken {
         must(run.finished_at.is_some(), "an unfinished run is lost")?;
         match self.operation {
-            Operation::Act(store::Operation::Remove, ..) => self.is_granted(run.id),
+            Operation::Act(store::Operation::Remove, ..) => self.check_granted(run.id),
             Operation::Prune(..) | Operation::Tick(_, Request::Prune) => {
                 let waits =
                     |id| self.before.runs.get(&id).is_some_and(|it| it.finished_at.is_none());
@@ -211,7 +217,8 @@ impl Change<'_> {
         }
     }
 
-    fn changed(&self, old: &Run, new: &Run) -> Broken {
+    /// The operation may change this run in this way.
+    fn check_changed(&self, old: &Run, new: &Run) -> Broken {
         let was_running = old.status == Status::Running;
         // A hook may fill its definition, too.
         if new.error_type.as_deref() == Some("dropped") && new.finished_at == Some(self.now) {
@@ -223,10 +230,10 @@ impl Change<'_> {
             self.operation
             && old.status == Status::Blocked
         {
-            return self.released(new);
+            return self.check_released(new);
         }
         match self.operation {
-            Operation::Act(..) => self.is_granted(new.id),
+            Operation::Act(..) => self.check_granted(new.id),
             Operation::Enqueue(..) => {
                 let is_replaced = self
                     .accepted()
@@ -284,14 +291,16 @@ impl Change<'_> {
     }
 
     /// A tick has decided about a blocked run.
-    fn released(&self, new: &Run) -> Broken {
+    fn check_released(&self, new: &Run) -> Broken {
         let mut edges = self.after.predecessors(new.id);
         if new.status != Status::Cancelled {
             let is_met = edges.all(|(_, edge)| edge.state == State::Met);
             return must(is_met, "released before the runs that it waits for");
         }
         let has_cause = edges.any(|(id, edge)| {
-            edge.rule == AfterRule::OrCancel && !self.after.is_good(id) && edge.state != State::Met
+            edge.rule == AfterRule::OrCancel
+                && !self.after.has_succeeded(id)
+                && edge.state != State::Met
         });
         let is_expired = new.is_expired(self.now);
         must(has_cause || is_expired, "cancelled without a cause")
@@ -317,7 +326,7 @@ impl Change<'_> {
     }
 
     /// A job that follows others has one run for each time, or after an end of each of them.
-    fn following(&self, past: &mut Past) -> Broken {
+    fn check_following(&self, past: &mut Past) -> Broken {
         let new = || self.after.runs.values().filter(|it| !self.before.runs.contains_key(&it.id));
         for (id, jobs, rule) in Self::followers(self.before) {
             let of_job = |run: &&Run| jobs.contains(&&*run.job_type);
@@ -344,7 +353,8 @@ impl Change<'_> {
         });
         for run in new().filter(|run| self.is_following(run)) {
             let definition = &self.before.definitions[&run.job_type];
-            self.follows(run, definition, past).map_err(|why| format!("run {}: {why}", run.id))?;
+            self.check_follows(run, definition, past)
+                .map_err(|why| format!("run {}: {why}", run.id))?;
             past.noted.remove(&(definition.id, run.scheduled_for));
         }
         let Operation::Tick(index, Request::Wake(_)) = self.operation else { return Ok(()) };
@@ -366,7 +376,7 @@ impl Change<'_> {
     }
 
     /// The run follows a run of each job for its time, or the end of one that no other run follows.
-    fn follows(&self, run: &Run, definition: &Definition, past: &mut Past) -> Broken {
+    fn check_follows(&self, run: &Run, definition: &Definition, past: &mut Past) -> Broken {
         let jobs = definition.spec.rest["after"].as_array().map_or(0, Vec::len);
         let edges: Vec<_> = self.after.predecessors(run.id).collect();
         // A job may have a run for each worker. One that has ended may have been deleted since.
@@ -419,7 +429,7 @@ impl Change<'_> {
     }
 
     /// Each end has one run of each of its hooks.
-    fn hooks(&self) -> Broken {
+    fn check_hooks(&self) -> Broken {
         for run in self.after.runs.values().filter(|run| self.ends(run)) {
             for hook in self.hooks_of(run) {
                 let takes =
@@ -434,7 +444,7 @@ impl Change<'_> {
     }
 
     /// A run that asked for a later attempt holds its job, if the definition says so.
-    fn snoozes(&self) -> Broken {
+    fn check_snoozes(&self) -> Broken {
         for (key @ (id, _), attempt) in &self.after.attempts {
             let run = &self.after.runs[id];
             let snooze =
@@ -454,7 +464,8 @@ impl Change<'_> {
         Ok(())
     }
 
-    fn definitions(&self) -> Broken {
+    /// Only operations on a definition change it.
+    fn check_definitions(&self) -> Broken {
         let (before, after) = (&self.before.definitions, &self.after.definitions);
         match self.operation {
             Operation::Apply(..) | Operation::Fire(_) => return Ok(()),
@@ -478,14 +489,15 @@ impl Change<'_> {
         must(before.len() == after.len(), "definitions came or went")
     }
 
-    fn unchanged(&self) -> Broken {
+    /// A statement that failed has changed no row.
+    fn check_unchanged(&self) -> Broken {
         let [before, after] =
             self.rows.map(|rows| rows.iter().filter(|(key, _)| *key != "last_run"));
         must(before.eq(after), "a statement that failed changed rows")
     }
 
     /// What an answer says, and what a failed statement must not do.
-    fn answer(&self, past: &mut Past) -> Broken {
+    fn check_answer(&self, past: &mut Past) -> Broken {
         match (self.operation, self.reply) {
             (
                 _,
@@ -494,9 +506,9 @@ impl Change<'_> {
                 | Reply::Fired(Err(_))
                 | Reply::Recovered(Err(_))
                 | Reply::Done(Err(_) | Ok(false)),
-            ) => self.unchanged(),
+            ) => self.check_unchanged(),
             (Operation::Act(action, ids, from, name), Reply::Acted(Ok(answers))) => {
-                self.acted(action, ids, from, answers, past)?;
+                self.check_acted(action, ids, from, answers, past)?;
                 let granted = answers.iter().filter(|answer| answer.granted);
                 let changed = granted.filter_map(|answer| {
                     let new = self.after.runs.get(&answer.id)?;
@@ -505,8 +517,8 @@ impl Change<'_> {
                 past.commands.insert(name.clone(), changed.collect());
                 Ok(())
             }
-            (Operation::Enqueue(..), _) => self.enqueued(),
-            (Operation::Apply(specs, ..), _) => self.applied(specs),
+            (Operation::Enqueue(..), _) => self.check_enqueued(),
+            (Operation::Apply(specs, ..), _) => self.check_applied(specs),
             (Operation::Pause(name), _) => {
                 let is_paused = self.after.definitions[name].paused_at.is_some();
                 must(is_paused, format!("{name} is not paused"))
@@ -545,7 +557,8 @@ impl Change<'_> {
         }
     }
 
-    fn acted(
+    /// A command answers for each run, and has done with each what it says.
+    fn check_acted(
         &self,
         action: &store::Operation,
         ids: &[i64],
@@ -576,20 +589,22 @@ impl Change<'_> {
                 continue;
             };
             let done = match action {
-                store::Operation::Retry(terms) => self.retried(old, new, *terms, answer.is_blocked),
+                store::Operation::Retry(terms) => {
+                    self.check_retried(old, new, *terms, answer.is_blocked)
+                }
                 store::Operation::Cancel => {
                     let is_over = new.status == Status::Cancelled || status == Status::Running;
                     let is_asked = new.cancel_requested_at.is_some();
                     must(is_over && is_asked, "cancelled, but not")
                 }
-                store::Operation::Edit(edit) => self.edited(new, edit),
+                store::Operation::Edit(edit) => self.check_edited(new, edit),
                 store::Operation::Settle => {
                     let updated_at = old.updated_at;
                     must(*old == Run { updated_at, ..new.clone() }, "settled")
                 }
                 store::Operation::Remove => Err("removed, but it is there".to_owned()),
                 store::Operation::Undo(name) => match past.commands.get(name) {
-                    Some(changed) => self.undone(old, new, changed),
+                    Some(changed) => self.check_undone(old, new, changed),
                     None => Ok(()),
                 },
             };
@@ -626,7 +641,7 @@ impl Change<'_> {
     }
 
     /// A retried run can start again.
-    fn retried(&self, old: &Run, new: &Run, terms: RetryTerms, is_blocked: bool) -> Broken {
+    fn check_retried(&self, old: &Run, new: &Run, terms: RetryTerms, is_blocked: bool) -> Broken {
         let waits_for_others =
             old.status == Status::Cancelled && !terms.cancelled_now && !self.after.is_met(new.id);
         let wanted = if waits_for_others { Status::Blocked } else { Status::Queued };
@@ -639,7 +654,7 @@ impl Change<'_> {
     }
 
     /// An undone run is what it was before the command, and no longer waits for what has ended.
-    fn undone(&self, old: &Run, new: &Run, changed: &BTreeMap<i64, [Run; 2]>) -> Broken {
+    fn check_undone(&self, old: &Run, new: &Run, changed: &BTreeMap<i64, [Run; 2]>) -> Broken {
         let Some([first, changed]) = changed.get(&old.id) else {
             return Err("undone, but the command did not change it".to_owned());
         };
@@ -655,7 +670,7 @@ impl Change<'_> {
     }
 
     /// An edit changes only what it names.
-    fn edited(&self, new: &Run, edit: &Edit) -> Broken {
+    fn check_edited(&self, new: &Run, edit: &Edit) -> Broken {
         let Edit { queue, priority, run_at, after, max_attempts, timeout, backoff, .. } = edit;
         let moves = run_at.is_some() || after.is_some();
         let has = queue.as_ref().is_none_or(|it| *it == new.queue)
@@ -683,6 +698,7 @@ impl Change<'_> {
         must(other.is_none(), format!("an edit changed another column: {other:?}"))
     }
 
+    /// Returns the answers to the enqueues that were accepted.
     fn accepted(&self) -> impl Iterator<Item = &Accepted> {
         let answers = if let Reply::Queued(Ok(answers)) = self.reply { &answers[..] } else { &[] };
         answers.iter().filter_map(|answer| match answer {
@@ -691,12 +707,13 @@ impl Change<'_> {
         })
     }
 
-    fn enqueued(&self) -> Broken {
+    /// All accepted runs are new or replaced, and `max_waiting` holds.
+    fn check_enqueued(&self) -> Broken {
         let is_accepted = |answer: &Queued| matches!(answer, Queued::Accepted(_));
         if let Reply::Queued(Ok(answers)) = self.reply
             && !answers.iter().all(is_accepted)
         {
-            return self.unchanged();
+            return self.check_unchanged();
         }
         let new = self.after.runs.values().filter(|run| !self.before.runs.contains_key(&run.id));
         let is_hook =
@@ -723,7 +740,7 @@ impl Change<'_> {
     }
 
     /// The definitions are those of the file, and keep their pauses.
-    fn applied(&self, specs: &[Value]) -> Broken {
+    fn check_applied(&self, specs: &[Value]) -> Broken {
         for spec in specs {
             let name = spec["name"].as_str().unwrap_or_default();
             let row = &self.rows[1][&format!("definition {name}")];
@@ -751,7 +768,7 @@ impl Change<'_> {
     }
 
     /// What a claim takes.
-    fn claims(&self, index: usize) -> Broken {
+    fn check_claims(&self, index: usize) -> Broken {
         let Operation::Tick(_, Request::Step { claim, .. }) = self.operation else { return Ok(()) };
         let Reply::Tick(Answer::Step(Ok(step))) = self.reply else { return Ok(()) };
         let taken = &step.taken.claimed;
@@ -773,13 +790,14 @@ impl Change<'_> {
         for claimed in taken {
             let Some(run) = self.after.runs.get(&claimed.id) else { continue };
             let definition = self.before.definitions.get(&run.job_type);
-            self.claimed(run, index, definition, claim.limits)
+            self.check_claimed(run, index, definition, claim.limits)
                 .map_err(|why| format!("run {} was claimed: {why}", run.id))?;
         }
         Ok(())
     }
 
-    fn claimed(
+    /// A tick with this index may claim this run.
+    fn check_claimed(
         &self,
         run: &Run,
         index: usize,
@@ -863,7 +881,7 @@ impl Change<'_> {
     }
 
     /// In every span of time, no more runs start than `rate` and `burst` allow.
-    fn rates(&self, past: &mut Past) -> Broken {
+    fn check_rates(&self, past: &mut Past) -> Broken {
         let taken = match self.reply {
             Reply::Tick(Answer::Step(Ok(step))) => &step.taken.claimed[..],
             _ => &[],
@@ -875,7 +893,7 @@ impl Change<'_> {
                 let terms = [&rest["rate"], &rest["burst"], &definition.id.into()];
                 let burst = rest["burst"].as_i64();
                 let terms = Value::from_iter(terms.map(Clone::clone));
-                self.rate(past, name, terms, limit, burst, started.len())?;
+                self.check_rate(past, name, terms, limit, burst, started.len())?;
             }
             let Some(limit) = rate(&rest["rate_per_share"]) else { continue };
             let of_run = |id: i64| self.after.runs[&id].share.clone().unwrap_or_default();
@@ -883,14 +901,21 @@ impl Change<'_> {
                 let of_share = started.iter().filter(|run| of_run(run.id) == share).count();
                 let terms = [&rest["rate_per_share"], &definition.id.into()];
                 let terms = Value::from_iter(terms.map(Clone::clone));
-                self.rate(past, &format!("{name} of share {share}"), terms, limit, None, of_share)?;
+                self.check_rate(
+                    past,
+                    &format!("{name} of share {share}"),
+                    terms,
+                    limit,
+                    None,
+                    of_share,
+                )?;
             }
         }
         Ok(())
     }
 
     /// Notes how many runs of `what` have started, and compares with a rate.
-    fn rate(
+    fn check_rate(
         &self,
         past: &mut Past,
         what: &str,
@@ -914,13 +939,15 @@ impl Change<'_> {
         Ok(())
     }
 
-    fn is_granted(&self, id: i64) -> Broken {
+    /// The command has answered that it changed this run.
+    fn check_granted(&self, id: i64) -> Broken {
         let Reply::Acted(Ok(answers)) = self.reply else { return Err("it failed".to_owned()) };
         let is_granted = answers.iter().any(|answer| answer.id == id && answer.granted);
         must(is_granted, "it was not granted")
     }
 }
 
+/// Returns a hook's run as `hooks_of` names it: its key and job.
 fn hook_of(run: &Run) -> (String, String) {
     (run.key.clone().unwrap_or_default(), run.job_type.clone())
 }

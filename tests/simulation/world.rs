@@ -14,7 +14,10 @@ use super::super::timing::Timing;
 use super::checks::{By, Checks};
 use super::database::{Database, Session, Write};
 use super::history;
-use super::host::{Clock, Exchange, Execution, Host, Job, Next, Pool, Stage, Stop, Tick, Waits};
+use super::host::{
+    Clock, Exchange, Execution, Host, Job, JobOutcome, Next, Pool, SecondCounts, Stage, Stop, Tick,
+    Waits,
+};
 use super::rows::{Kept, Run};
 use super::variants::Variant;
 use super::{Random, Time, seconds};
@@ -30,30 +33,41 @@ use crate::tick::execution::{Ended, JudgedAttempt, Task};
 /// How long a connection attempt waits for a silent server.
 const CONNECT_TIMEOUT: Time = seconds(10);
 
+/// An event of the world. Its first value is the number of a tick, or of a host where that is said.
 pub(super) enum What {
-    /// Cron starts a tick.
+    /// Cron starts a tick on this host.
     Cron(usize),
-    /// The driver's timer, or something that wakes it.
+    /// The driver's timer, or something that wakes it. An older timer than the tick's does nothing.
     Wake(usize, u64),
     /// A job's next step.
     Job(usize, FencingToken),
     Signal(usize),
+    /// The attempt to connect with this number ends.
     Connected(usize, u64),
-    /// A request reaches the server. The fault that follows.
+    /// The request with this number reaches the server. The fault follows.
     Reach(usize, u64, Fault),
-    /// A statement that was executed long ago is committed.
+    /// A statement that was executed long ago is committed: its rows, the runs that it changed, and
+    /// the server's generation.
     Commit(Box<Database>, Vec<i64>, u64),
+    /// The answer to the request with this number arrives.
     Answer(usize, u64, Answer),
+    /// The pause of this host is over.
     Resume(usize),
     Chaos,
     Operator,
     /// A large world gets a run.
     Arrival,
+    /// Another session unlocks this run. It had locked the run in this generation of the server.
     Unlock(i64, u64),
+    /// A trigger accepts this write again.
     Accept((i64, Write)),
+    /// Another session unlocks definitions and workers, which it had locked in this generation.
     UnlockTables(u64),
+    /// All runs must be finished.
     Deadline,
+    /// The server accepts connections and statements again.
     Up,
+    /// The faults stop.
     Calm,
 }
 
@@ -61,11 +75,13 @@ pub(super) enum What {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Fault {
     None,
-    /// The connection is cut before the transaction is committed, or after that.
+    /// The connection is cut before the transaction is committed.
     Uncommitted,
+    /// The connection is cut after the transaction is committed.
     Unanswered,
-    /// No answer comes; the transaction is not committed, or is.
+    /// No answer comes, and the transaction is not committed.
     Silent,
+    /// No answer comes, but the transaction is committed.
     SilentCommit,
     /// COMMIT arrives when the tick has given up.
     LateCommit,
@@ -157,12 +173,16 @@ pub(super) struct World {
     standby: (Time, Database),
     /// How far the database's clock is ahead, in nanoseconds.
     skew: i64,
+    /// Counts the server's starts. Sessions and locks of an older generation are over.
     pub(super) generation: u64,
     is_down: bool,
     up_since: Time,
+    /// Until then, half of the answers are slow.
     slow: Time,
     pub(super) slowness: Slowness,
+    /// The error of each statement, for some time.
     rejects: Option<(Kind, Exit)>,
+    /// The usual time of a message from a host to the server.
     latency: Time,
     pub(super) hosts: Vec<Host>,
     pub(super) ticks: Vec<Option<Box<Tick>>>,
@@ -172,6 +192,7 @@ pub(super) struct World {
     pub(super) is_calm: bool,
     /// Since when all runs are finished, and how many ticks had begun then: they must exit.
     finished: Option<(Time, usize)>,
+    /// The length of most jobs is a multiple of this.
     job_scale: u64,
     pub(super) checks: Checks,
     pub(super) variant: Variant,
@@ -247,7 +268,7 @@ impl World {
             shares: vec![0; 4],
             random,
         };
-        // Other numbers than those of the world, so that all other things are as before.
+        // Other random numbers than those of the world, so that slowness changes nothing else.
         let mut random = Random::new(config.seed ^ 0x510e);
         if random.chance(20) {
             world.slowness = Slowness::of(&mut random);
@@ -383,15 +404,15 @@ impl World {
         }
         match what {
             What::Cron(host) => self.cron(host),
-            What::Wake(tick, timer) => self.with(tick, |world, tick| {
+            What::Wake(tick, timer) => self.with_tick(tick, |world, tick| {
                 if tick.timer == timer {
                     tick.is_asleep = false;
                     world.drive(tick);
                 }
             }),
-            What::Job(tick, claim) => self.with(tick, |world, tick| world.job(tick, &claim)),
-            What::Signal(tick) => self.with(tick, Self::signal),
-            What::Connected(tick, number) => self.with(tick, |world, tick| {
+            What::Job(tick, claim) => self.with_tick(tick, |world, tick| world.job(tick, &claim)),
+            What::Signal(tick) => self.with_tick(tick, Self::signal),
+            What::Connected(tick, number) => self.with_tick(tick, |world, tick| {
                 if tick.connection == number {
                     let is_cut = world.is_down || world.hosts[tick.host].cut_until > world.now;
                     tick.opened = Some((!is_cut).then_some(world.generation));
@@ -399,10 +420,10 @@ impl World {
                 }
             }),
             What::Reach(tick, number, fault) => {
-                self.with(tick, |world, tick| world.reach(tick, number, fault));
+                self.with_tick(tick, |world, tick| world.reach(tick, number, fault));
             }
             What::Commit(changed, runs, generation) => self.commit(&changed, runs, generation),
-            What::Answer(tick, number, answer) => self.with(tick, |world, tick| {
+            What::Answer(tick, number, answer) => self.with_tick(tick, |world, tick| {
                 if tick.exchange.as_ref().is_some_and(|exchange| exchange.number == number) {
                     tick.answer = Some(answer);
                     world.wake(tick);
@@ -440,7 +461,8 @@ impl World {
         }
     }
 
-    pub(super) fn with(&mut self, number: usize, act: impl FnOnce(&mut Self, &mut Tick)) {
+    /// Calls `act` with a tick that still exists, and drops the tick if it has exited then.
+    fn with_tick(&mut self, number: usize, act: impl FnOnce(&mut Self, &mut Tick)) {
         let Some(mut tick) = self.ticks[number].take() else { return };
         act(self, &mut tick);
         if !tick.has_exited {
@@ -504,7 +526,7 @@ impl World {
             is_woken: false,
             has_exited: false,
             renewed: BTreeMap::new(),
-            second: (0, 0, 0, 0, 0),
+            counts: SecondCounts::default(),
         };
         self.note(|| format!("{} starts as {}", tick.name, tick.session.holder.worker));
         let machine = Machine::new(bounds, timing, now);
@@ -514,7 +536,7 @@ impl World {
         self.push(self.now, What::Wake(number, 0));
     }
 
-    /// Signals the driver.
+    /// Wakes the driver.
     fn wake(&mut self, tick: &mut Tick) {
         tick.is_woken = true;
         if tick.is_asleep {
@@ -540,15 +562,15 @@ impl World {
     /// Lets the driver go on until it waits, unless what it waits for is still missing.
     fn drive(&mut self, tick: &mut Tick) {
         let Some(mut driver) = tick.driver.take() else { return };
-        self.go_on(&mut driver, tick);
+        self.drive_until_it_waits(&mut driver, tick);
         tick.driver = Some(driver);
     }
 
-    fn go_on(&mut self, driver: &mut Driver, tick: &mut Tick) {
+    fn drive_until_it_waits(&mut self, driver: &mut Driver, tick: &mut Tick) {
         if let Some(turns) = self.variant.turns() {
             driver.machine.turns = turns;
         }
-        if let Some(until) = self.resume(driver, tick) {
+        if let Some(until) = self.give_what_it_waits_for(driver, tick) {
             return self.sleep(tick, until);
         }
         self.variant.resumed(driver);
@@ -584,7 +606,11 @@ impl World {
     }
 
     /// Gives the driver what it waits for. If that is missing, returns until when it waits.
-    fn resume(&mut self, driver: &mut Driver, tick: &mut Tick) -> Option<Option<Instant>> {
+    fn give_what_it_waits_for(
+        &mut self,
+        driver: &mut Driver,
+        tick: &mut Tick,
+    ) -> Option<Option<Instant>> {
         let now = self.clock(tick);
         match &tick.waits {
             Waits::Nothing => {}
@@ -614,11 +640,13 @@ impl World {
         self.wake(tick);
     }
 
+    /// Returns how long a message takes from a host to the server, or back.
     fn travel(&mut self) -> Time {
         let spike = if self.random.chance(2) && !self.is_calm { 20 } else { 1 };
         spike * (self.latency / 2 + self.random.below(self.latency))
     }
 
+    /// Gives tasks to the pool of a tick. Fails if the system grants no thread.
     fn submit(&mut self, tick: &mut Tick, tasks: Vec<Task>) -> anyhow::Result<()> {
         let (pool, host) = (&mut tick.pool, &self.hosts[tick.host]);
         let wanted = (pool.running.len() + pool.waiting.len() + tasks.len()).min(pool.size);
@@ -648,7 +676,7 @@ impl World {
             let job = self.job_of(&run);
             if stopped.is_some() {
                 tick.pool.ended.push(Ended::Unstarted(run));
-            } else if job.outcome == 4 {
+            } else if job.outcome == JobOutcome::CannotStart {
                 let why = Failure::Exhausted("no memory".to_owned());
                 tick.pool.ended.push(Ended::Exhausted(run, why));
             } else {
@@ -679,6 +707,7 @@ impl World {
         }
     }
 
+    /// Draws what the job of a run does.
     fn job_of(&mut self, run: &store::Claimed) -> Job {
         let random = &mut self.random;
         let scale = self.job_scale;
@@ -691,12 +720,15 @@ impl World {
         };
         let last = random.below(100);
         let outcome = match last {
-            0..70 => 0,
-            70..90 => 1,
-            90..93 => 2,
-            93..96 => 3,
-            _ if self.faults & 0x800 != 0 && !self.is_calm && run.attempt > 0 => 4,
-            _ => 0,
+            0..70 => JobOutcome::Succeeds,
+            70..90 => JobOutcome::Fails,
+            90..93 => JobOutcome::FailsPermanently,
+            93..96 => JobOutcome::AsksForLater,
+            // Bit 11: hosts run out of memory.
+            _ if self.faults & 0x800 != 0 && !self.is_calm && run.attempt > 0 => {
+                JobOutcome::CannotStart
+            }
+            _ => JobOutcome::Succeeds,
         };
         let output = if random.chance(5) {
             400_000 * random.between(1, 5) as usize
@@ -754,9 +786,11 @@ impl World {
         let (outcome, exit_code) = match (why, job.outcome) {
             (Some(Some(why)), _) => (Outcome::Stopped(why), None),
             (Some(None), _) => failed(Failure::Timeout(run.timeout.unwrap_or_default())),
-            (None, 1) => (Outcome::Failed(Failure::ExitCode(1)), Some(1)),
-            (None, 2) => (Outcome::Failed(Failure::ExitCode(64)), Some(64)),
-            (None, 3) => failed(Failure::HttpStatus {
+            (None, JobOutcome::Fails) => (Outcome::Failed(Failure::ExitCode(1)), Some(1)),
+            (None, JobOutcome::FailsPermanently) => {
+                (Outcome::Failed(Failure::ExitCode(64)), Some(64))
+            }
+            (None, JobOutcome::AsksForLater) => failed(Failure::HttpStatus {
                 status: 503,
                 retry_after: Some(RetryAfter::In(Duration::from_secs(3))),
             }),
@@ -772,23 +806,28 @@ impl World {
         let judged = JudgedAttempt::new(run, result, prospect, (started, now), random);
         tick.pool.bytes += judged.bytes();
         tick.pool.ended.push(Ended::Judged(Box::new(judged)));
-        tick.second.3 += 1;
+        tick.counts.ended_jobs += 1;
         self.fill(tick);
     }
 
-    /// Counts the events and the statements of a tick in each second.
-    fn spins(&mut self, tick: &mut Tick, is_time: bool) {
+    /// Counts an event of a tick, which is a timer if `is_time`. A tick must not spin: in a second,
+    /// it has a limited number of events and statements.
+    fn count_event(&mut self, tick: &mut Tick, is_time: bool) {
         let second = self.now / seconds(1);
-        if tick.second.0 != second {
-            tick.second = (second, 0, 0, 0, 0);
+        if tick.counts.second != second {
+            tick.counts = SecondCounts { second, ..SecondCounts::default() };
         }
-        tick.second.2 += usize::from(is_time);
-        tick.second.4 += 1;
-        let (_, sent, timers, ended, events) = tick.second;
+        tick.counts.timers += usize::from(is_time);
+        tick.counts.events += 1;
+        let SecondCounts { statements, timers, ended_jobs, events, .. } = tick.counts;
         // A lingering tick polls 50 times a second. A tick that shares its worker with another one
         // wakes, claims and leaves for each run.
-        if sent > 75 + 3 * ended || timers > 75 + ended || events > 300 + 10 * ended {
-            let line = format!("{} spins: {sent} statements, {events} events in 1 s", tick.name);
+        let is_spinning = statements > 75 + 3 * ended_jobs
+            || timers > 75 + ended_jobs
+            || events > 300 + 10 * ended_jobs;
+        if is_spinning {
+            let line =
+                format!("{} spins: {statements} statements, {events} events in 1 s", tick.name);
             self.checks.fail(line);
         }
     }
@@ -800,7 +839,7 @@ impl World {
         }
         self.checks.sends(tick, &request, &self.hosts[tick.host]);
         self.statements += 1;
-        tick.second.1 += 1;
+        tick.counts.statements += 1;
         let number = self.statements;
         let is_wake = matches!(request, Request::Wake(_));
         let parts = if is_wake { 4 } else { 1 };
@@ -826,6 +865,7 @@ impl World {
         self.push(self.now + delay, What::Reach(tick.number, number, fault));
     }
 
+    /// Draws what happens to a request.
     fn fault(&mut self) -> Fault {
         if self.is_calm || self.faults & 1 == 0 || !self.random.chance(4) {
             return Fault::None;
@@ -839,6 +879,7 @@ impl World {
         }
     }
 
+    /// A request reaches the server, which executes it, fails or does not answer.
     fn reach(&mut self, tick: &mut Tick, number: u64, fault: Fault) {
         let cut_until = self.hosts[tick.host].cut_until;
         let Some(exchange) = tick.exchange.take_if(|exchange| exchange.number == number) else {
@@ -1157,7 +1198,7 @@ impl Runtime for Simulated<'_> {
         if let Event::Answered(answer) = event {
             tick.is_slow |= is_slow(answer, tick.observed - tick.decided, &tick.timing);
         }
-        world.spins(tick, matches!(event, Event::Time));
+        world.count_event(tick, matches!(event, Event::Time));
         if matches!(event, Event::Signal) {
             tick.stopping_since.get_or_insert(world.now);
         }
@@ -1191,7 +1232,7 @@ impl World {
         self.checks.changed(&self.database, &By::LateCommit, self.now);
     }
 
-    /// Returns the answer that has come, or that none comes.
+    /// Returns the answer that has come. If no answer has come in time, returns that as an error.
     fn poll(&mut self, tick: &mut Tick, now: Instant) -> Option<Answer> {
         let answer = match (tick.answer.take(), &tick.exchange) {
             (Some(answer), _) => answer,
@@ -1226,7 +1267,7 @@ impl World {
     pub(super) fn restart(&mut self, down: Time) {
         self.generation += 1;
         self.is_down = true;
-        self.unlock();
+        self.end_locks();
         self.push(self.now + down, What::Up);
         for number in 0..self.ticks.len() {
             let delay = self.travel();
@@ -1241,8 +1282,8 @@ impl World {
         }
     }
 
-    /// Locks end with their sessions.
-    fn unlock(&mut self) {
+    /// Ends all locks, as their sessions have ended.
+    fn end_locks(&mut self) {
         self.database.locked.clear();
         self.database.locked_definitions.clear();
         self.database.locked_workers.clear();
@@ -1259,7 +1300,7 @@ impl World {
         let refused = std::mem::take(&mut self.database.refused);
         self.database = self.standby.1.clone();
         self.database.refused = refused;
-        self.unlock();
+        self.end_locks();
         self.skew += self.random.below(1_000_000_000) as i64 - 500_000_000;
         self.set_database_clock();
         self.checks.failed_over(&self.database, self.now);

@@ -13,16 +13,18 @@ pub struct TestDb {
     /// The address of its server.
     server: String,
     name: String,
+    /// Whether running runs at the end of the test are no error.
     leaves_running: AtomicBool,
 }
 
-/// Names are unique among the processes that share a server.
-fn unique(what: &str) -> String {
+/// Returns a name that no other database has, also of other processes that share the server.
+fn unique_name(what: &str) -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     format!("jobctl_{what}_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-fn maintenance(server: &str) -> Client {
+/// Connects to the server, to create and drop databases.
+fn connect_to(server: &str) -> Client {
     Client::connect(server, NoTls).expect("the test server answers")
 }
 
@@ -45,7 +47,7 @@ impl TestDb {
         let template = template.get_or_insert_with(|| {
             let made = Self::empty();
             made.jobctl(["migrate"]).run().success();
-            // After so long, a missing tick is a problem.
+            // `check` reports that no worker has ever ticked only if the schema is not new.
             made.execute(
                 "UPDATE jobctl.schema_migrations SET applied_at = applied_at - interval '1h'",
             );
@@ -54,11 +56,12 @@ impl TestDb {
             std::mem::forget(made);
             name
         });
-        // One copy at a time: a template must have no other session, and a copy is a session.
-        let name = unique("test");
+        // The lock allows one copy at a time: a template must have no other session, and a copy is
+        // a session.
+        let name = unique_name("test");
         let create =
             format!("CREATE DATABASE {name} TEMPLATE {template} {}", server::copy_strategy());
-        maintenance(server::url()).batch_execute(&create).unwrap();
+        connect_to(server::url()).batch_execute(&create).unwrap();
         Self::named(server::url(), name)
     }
 
@@ -75,8 +78,8 @@ impl TestDb {
 
     /// Creates a database without jobctl's schema on another server.
     pub fn empty_on(server: &server::Server) -> Self {
-        let name = unique("own");
-        maintenance(&server.url).batch_execute(&format!("CREATE DATABASE {name}")).unwrap();
+        let name = unique_name("own");
+        connect_to(&server.url).batch_execute(&format!("CREATE DATABASE {name}")).unwrap();
         Self::named(&server.url, name)
     }
 
@@ -99,20 +102,20 @@ impl TestDb {
     }
 
     fn created(options: &str) -> Result<Self, postgres::Error> {
-        let name = unique("empty");
+        let name = unique_name("empty");
         let create = format!("CREATE DATABASE {name} TEMPLATE template0 {options}");
-        maintenance(server::url()).batch_execute(&create)?;
+        connect_to(server::url()).batch_execute(&create)?;
         Ok(Self::named(server::url(), name))
     }
 
-    /// Makes the planner expect a table that is larger than the server's memory. It then prefers
-    /// the order of the ids to the index of a job.
+    /// Makes the planner expect a table that is larger than the server's memory. The planner then
+    /// prefers the order of the ids to the index of a job.
     pub fn make_tables_outgrow_memory(&self) {
         self.execute(&format!("ALTER DATABASE {} SET effective_cache_size = '8kB'", self.name()));
     }
 
-    /// Waits until the server's statistics count what all sessions before did. Each session counts
-    /// when it ends, and the statistics of PostgreSQL 14 are up to half a second old.
+    /// Waits until the server's statistics count what all earlier sessions did. A session is
+    /// counted when it ends, and the statistics of PostgreSQL 14 are up to half a second old.
     #[track_caller]
     pub fn wait_for_statistics(&self) {
         super::wait_until("other sessions to end", || {
@@ -121,6 +124,7 @@ impl TestDb {
                      AND backend_type = 'client backend'";
             self.query(others) == "0"
         });
+        // When the statistics count this row, they count all earlier sessions, too.
         self.execute(
             "CREATE TABLE IF NOT EXISTS public.counted_rows ();
              INSERT INTO public.counted_rows DEFAULT VALUES",
@@ -132,8 +136,8 @@ impl TestDb {
         });
     }
 
-    /// Returns how many entries of these indexes were read, by a pattern of LIKE. The server counts
-    /// when a session ends.
+    /// Returns how many entries were read of the indexes whose names match this pattern of LIKE. A
+    /// session is counted when it ends.
     pub fn read_entries(&self, indexes: &str) -> i64 {
         let read = "SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE indexrelname LIKE ";
         self.query(&format!("{read}'{indexes}'")).parse().unwrap()
@@ -179,9 +183,10 @@ impl TestDb {
         self.block_claims_of("true")
     }
 
-    /// Blocks the claims of runs that match a condition on `NEW`.
+    /// Blocks the claims of runs that match a condition on `NEW`, until the client is dropped.
     #[must_use]
     pub fn block_claims_of(&self, runs: &str) -> Client {
+        // A trigger waits for the lock of this session.
         let mut holder = self.client();
         holder
             .batch_execute(&format!(
@@ -208,7 +213,7 @@ impl TestDb {
         self.try_query(sql).unwrap_or_else(|error| panic!("{sql}: {error:?}"))
     }
 
-    /// The same, if the database may be away.
+    /// The same, but returns an error, for example if the database is away.
     pub fn try_query(&self, sql: &str) -> Result<String, postgres::Error> {
         let messages = Client::connect(&self.url(), NoTls)?.simple_query(sql)?;
         let rows = messages.iter().filter_map(|message| match message {
@@ -223,19 +228,19 @@ impl TestDb {
         Ok(rows.collect::<Vec<_>>().join("\n"))
     }
 
-    /// Returns the binary with this database as its only setting.
+    /// Returns a command line of jobctl with this database as its only setting.
     pub fn jobctl<'a>(&'a self, arguments: impl IntoIterator<Item = &'a str>) -> Invocation<'a> {
         Invocation::new(arguments, Some(self)).env("JOBCTL_DATABASE_URL", &self.url())
     }
 
-    /// Returns a tick for a queue without runs. It fires schedules and recovers lost runs, but
-    /// starts no run.
+    /// Returns a tick for a queue without runs. The tick fires schedules and recovers lost runs,
+    /// but starts no run.
     pub fn tick_that_starts_nothing(&self) -> Invocation<'_> {
         self.jobctl(["tick", "--queue", "none"])
     }
 
-    /// Executes SQL as a replica, for which no trigger of the schema runs. So it can set columns
-    /// that only jobctl's functions change.
+    /// Executes SQL as a replica, for which no trigger of the schema runs. So the SQL can set
+    /// columns that only jobctl's functions change.
     #[track_caller]
     pub fn execute_without_triggers(&self, sql: &str) {
         self.execute(&format!("SET session_replication_role = replica; {sql}"));
@@ -347,8 +352,8 @@ impl TestDb {
         }
     }
 
-    /// Creates a trigger of another program that skips updates of runs for which this holds: it
-    /// returns NULL, so there is no error.
+    /// Creates a trigger, as of another program, that skips the updates of runs for which this
+    /// condition holds. The trigger returns NULL, so there is no error.
     pub fn skip_updates(&self, condition: &str) {
         self.execute(&format!(
             "CREATE FUNCTION public.skip() RETURNS trigger LANGUAGE plpgsql AS
@@ -389,12 +394,11 @@ impl TestDb {
         format!("job_runs:\n{runs}\njob_attempts:\n{attempts}")
     }
 
-    /// Asserts that the test left no running run and no session behind.
-    fn lint(&self) {
+    fn assert_no_running_run_and_no_session(&self) {
         let migrated = self.query("SELECT to_regclass('jobctl.job_runs') IS NOT NULL") == "t";
         if migrated && !self.leaves_running.load(Ordering::Relaxed) {
             let running = self.query("SELECT id FROM jobctl.job_runs WHERE status = 'running'");
-            assert!(running.is_empty(), "runs are still held:\n{}", self.dump());
+            assert!(running.is_empty(), "runs are still running:\n{}", self.dump());
         }
         let others = format!(
             "SELECT count(*) FROM pg_stat_activity WHERE datname = '{}' AND pid <> \
@@ -411,14 +415,14 @@ impl TestDb {
 impl Drop for TestDb {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            self.lint();
+            self.assert_no_running_run_and_no_session();
         }
-        let _ = maintenance(&self.server)
+        let _ = connect_to(&self.server)
             .batch_execute(&format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name));
     }
 }
 
-/// Text as a JSON string.
+/// Returns a text as a JSON string.
 pub fn json_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

@@ -1,4 +1,5 @@
-//! A server that accepts every login. Then the test chooses its answers, valid or not.
+//! A server that speaks the protocol of PostgreSQL and accepts every login. The test chooses its
+//! answers, valid or not.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -11,7 +12,7 @@ pub struct FakeServer {
 }
 
 impl FakeServer {
-    /// Starts it. `answer` gets each statement, and the stream for the whole answer.
+    /// Starts a server. `answer` gets each statement, and the stream for the whole answer.
     pub fn start(
         answer: impl Fn(&str, &mut TcpStream) -> io::Result<()> + Send + Sync + 'static,
     ) -> Self {
@@ -21,7 +22,7 @@ impl FakeServer {
         )
     }
 
-    /// Starts it. `login` answers the client's first message.
+    /// Starts a server whose `login` answers the client's first message.
     pub fn start_with_login(
         login: impl Fn(&mut TcpStream) -> io::Result<()> + Send + Sync + 'static,
         answer: impl Fn(&str, &mut TcpStream) -> io::Result<()> + Send + Sync + 'static,
@@ -48,13 +49,10 @@ fn serve(
     login: &dyn Fn(&mut TcpStream) -> io::Result<()>,
     answer: &dyn Fn(&str, &mut TcpStream) -> io::Result<()>,
 ) -> io::Result<()> {
-    loop {
-        let startup = read_body(&mut client)?;
-        if startup == [4, 210, 22, 47] {
-            client.write_all(b"N")?;
-        } else {
-            break;
-        }
+    // The client may ask for TLS first: `N` means no.
+    const TLS_REQUEST: [u8; 4] = [4, 210, 22, 47];
+    while read_body(&mut client)? == TLS_REQUEST {
+        client.write_all(b"N")?;
     }
     login(&mut client)?;
     let mut statement = String::new();
@@ -66,15 +64,19 @@ fn serve(
             body.split(|byte| *byte == 0).find(|text| !text.is_empty()).map(String::from_utf8_lossy)
         };
         match kind[0] {
+            // A simple query.
             b'Q' => answer(&text().unwrap_or_default(), &mut client)?,
+            // Parse, and later Sync, of an extended query.
             b'P' => statement = text().unwrap_or_default().into_owned(),
             b'S' => answer(&statement, &mut client)?,
+            // Terminate.
             b'X' => return Ok(()),
             _ => {}
         }
     }
 }
 
+/// Reads a message without its kind: the length, and the bytes that follow.
 fn read_body(client: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut length = [0; 4];
     client.read_exact(&mut length)?;
@@ -83,21 +85,22 @@ fn read_body(client: &mut TcpStream) -> io::Result<Vec<u8>> {
     Ok(body)
 }
 
+/// Returns a message of the server.
 pub fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     [&head(kind, body.len()), body].concat()
 }
 
-/// The head of a message with a body of this many bytes.
+/// Returns the head of a message with a body of this many bytes.
 pub fn head(kind: u8, bytes: usize) -> Vec<u8> {
     [&[kind][..], &u32::try_from(bytes + 4).unwrap().to_be_bytes()].concat()
 }
 
-/// The end of an answer.
+/// Returns the message at the end of an answer.
 pub fn ready() -> Vec<u8> {
     message(b'Z', b"I")
 }
 
-/// The column description of an answer; all columns are text.
+/// Returns the message that describes the columns of an answer; all columns are text.
 pub fn columns(names: &[&str]) -> Vec<u8> {
     let mut body = u16::try_from(names.len()).unwrap().to_be_bytes().to_vec();
     for name in names {
@@ -108,6 +111,7 @@ pub fn columns(names: &[&str]) -> Vec<u8> {
     message(b'T', &body)
 }
 
+/// Returns the message with a row of an answer.
 pub fn row(values: &[&str]) -> Vec<u8> {
     let mut body = u16::try_from(values.len()).unwrap().to_be_bytes().to_vec();
     for value in values {
@@ -117,7 +121,7 @@ pub fn row(values: &[&str]) -> Vec<u8> {
     message(b'D', &body)
 }
 
-/// The end of a successful statement and of its answer.
+/// Returns the messages at the end of a successful statement and of its answer.
 pub fn complete() -> Vec<u8> {
     [message(b'C', b"SELECT 1\0"), ready()].concat()
 }

@@ -1,4 +1,4 @@
-//! Jobs that wait until a test lets them go, and tell what became of them.
+//! Jobs that wait until a test lets them go on, and that log their starts and ends.
 
 use std::fs;
 use std::path::PathBuf;
@@ -41,10 +41,12 @@ impl Gate {
         db.enqueue_script(&self.script())
     }
 
+    /// Lets all jobs go on.
     pub fn open(&self) {
         fs::write(self.folder.path().join("open"), "").unwrap();
     }
 
+    /// Returns the lines of the log.
     pub fn lines(&self) -> Vec<String> {
         fs::read_to_string(self.log()).unwrap().lines().map(str::to_owned).collect()
     }

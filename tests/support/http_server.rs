@@ -1,5 +1,5 @@
-//! A web server that misbehaves on request. The path of a call names the behaviour (`answer`); what
-//! was received is kept for the test to look at. Knows nothing of jobctl.
+//! A web server that misbehaves on request: the path of a call names the behaviour, see `answer`.
+//! The server keeps all requests for the test. It knows nothing of jobctl.
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests")]
 
 use std::collections::{BTreeMap, HashMap};
@@ -15,7 +15,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-/// Between the bytes of an answer that drips.
+/// The pause between two bytes of an answer that arrives byte by byte.
 const DRIP: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Debug)]
@@ -127,7 +127,7 @@ impl Drop for HttpServer {
     }
 }
 
-/// An address that lets every attempt to connect wait: its queue is full and no process accepts.
+/// An address where every attempt to connect waits: its queue is full, and no process accepts.
 pub(crate) struct BlackHole {
     listener: TcpListener,
     _queue: Vec<TcpStream>,
@@ -273,7 +273,7 @@ impl State {
         }
     }
 
-    /// Repeats `step` until the peer has gone, as a write shows, or the test is over.
+    /// Repeats `step` until a write fails because the peer has gone, or until the test is over.
     fn endlessly(
         &self,
         pause: Duration,
@@ -313,7 +313,7 @@ fn reply(
     write(out, &answer).map(Some)
 }
 
-/// Returns the bytes that a request wants to get.
+/// Returns the bytes that a request asks for in its query.
 fn raw(request: &Request) -> Vec<u8> {
     percent_decode_str(request.path.split_once('?').unwrap().1).collect()
 }

@@ -1,5 +1,5 @@
-//! The binary as a test runs it: an environment without surprises, a deadline, and a message that
-//! tells everything when an expectation is not met.
+//! Runs the binary for a test: without the settings of this machine, and with a deadline. If an
+//! expectation is not met, the message has the command, its output and the runs.
 
 use std::fmt;
 use std::io::{Read, Write};
@@ -16,13 +16,14 @@ use super::{Proxy, TestDb};
 /// No command of a test takes longer.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// The binary without a database.
+/// Returns a command line of jobctl without a database.
 pub fn jobctl<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Invocation<'static> {
     Invocation::new(arguments, None)
 }
 
-/// Copies the binary into a folder. `cp` does it: a program that another test starts meanwhile
-/// would inherit this process's open file, and a file that is open for writing can't be executed.
+/// Copies the binary into a folder, by `cp`. If this process wrote the file, a program that another
+/// test starts meanwhile would inherit the open file, and a file that is open for writing can't be
+/// executed.
 pub fn copy_jobctl(folder: &Path) {
     let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_jobctl")).arg(folder).status();
     assert!(copied.unwrap().success());
@@ -63,7 +64,7 @@ impl<'db> Invocation<'db> {
                 command.env_remove(&name);
             }
         }
-        // Without a state folder, complaints that are limited to one an hour are not limited.
+        // Without a state folder, lines that are printed once an hour are printed each time.
         command
             .env_remove("RUST_LOG")
             .env_remove("RUST_BACKTRACE")
@@ -111,7 +112,7 @@ impl<'db> Invocation<'db> {
         self
     }
 
-    /// Runs it from a shell that first runs `script`, for what only a parent can set up.
+    /// Lets a shell run `script` first, for what only a parent can set up.
     pub fn after(mut self, script: &str) -> Self {
         let mut shell = Command::new("sh");
         shell.args(["-c", &format!("{script}\nexec \"$0\" \"$@\"")]);
@@ -141,19 +142,19 @@ impl<'db> Invocation<'db> {
         self
     }
 
-    /// Starts it in its own process group, as a shell on a terminal does.
+    /// Lets the command lead its own process group, as a shell on a terminal does.
     pub fn leads_group(mut self) -> Self {
         self.command.process_group(0);
         self
     }
 
-    /// Runs it and waits for its end.
+    /// Runs the command and waits for its end.
     #[track_caller]
     pub fn run(self) -> Finished {
         self.spawn().wait()
     }
 
-    /// Starts it.
+    /// Starts the command.
     #[track_caller]
     pub fn spawn(mut self) -> Running<'db> {
         self.command.stdout(self.stdout.unwrap_or_else(Stdio::piped));
@@ -169,6 +170,7 @@ impl<'db> Invocation<'db> {
     }
 }
 
+/// Reads a pipe to its end, in a thread.
 fn reader(mut pipe: impl Read + Send + 'static) -> JoinHandle<String> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
@@ -181,6 +183,7 @@ fn reader(mut pipe: impl Read + Send + 'static) -> JoinHandle<String> {
 pub struct Running<'db> {
     child: Child,
     line: String,
+    /// Those of stdout and of stderr.
     readers: [Option<JoinHandle<String>>; 2],
     db: Option<&'db TestDb>,
     started: Instant,
@@ -199,7 +202,7 @@ impl Running<'_> {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the process.
     #[track_caller]
     pub fn wait(self) -> Finished {
         self.wait_within(DEADLINE)
@@ -244,13 +247,14 @@ impl Drop for Running<'_> {
     }
 }
 
-/// What a command came to, with expectations that can be chained.
+/// How a command ended, with assertions that can be chained.
 pub struct Finished {
     line: String,
     pub status: ExitStatus,
     pub stdout: String,
     pub stderr: String,
     pub took: Duration,
+    /// The runs of its database, if it failed.
     dump: String,
 }
 

@@ -1,4 +1,4 @@
-//! Tests that can not do everything on every machine.
+//! Tests that can't run all their parts on every machine.
 
 use std::env;
 use std::fs::OpenOptions;

@@ -26,7 +26,7 @@ pub fn node(packages: &str) -> Result<PathBuf, String> {
     Ok(installed(packages, &install)?.join("node_modules"))
 }
 
-/// Installs once for all runs of the tests, into a folder of the build.
+/// Installs a package once for all runs of the tests, and returns its folder.
 fn installed(package: &str, install: &[&str]) -> Result<PathBuf, String> {
     let folders = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let folder = folders.join(format!("package-{}", package.replace([' ', '/'], "-")));

@@ -13,6 +13,7 @@ struct Stat {
     group: i32,
 }
 
+/// Returns all processes of this machine.
 fn all() -> Vec<Stat> {
     let read = |entry: fs::DirEntry| {
         let text = fs::read_to_string(entry.path().join("stat")).ok()?;
@@ -33,12 +34,12 @@ pub fn is_alive(pid: i32) -> bool {
     all().iter().any(|process| process.pid == pid && process.state != 'Z')
 }
 
-/// How many of a process group are alive.
+/// Returns how many processes of a group are alive.
 pub fn living_in_group(group: i32) -> usize {
     all().iter().filter(|process| process.group == group && process.state != 'Z').count()
 }
 
-/// How many children of a process have ended and were not waited for.
+/// Returns how many children of a process have ended and were not waited for.
 pub fn zombies_of(parent: i32) -> usize {
     all().iter().filter(|process| process.parent == parent && process.state == 'Z').count()
 }
@@ -51,7 +52,7 @@ pub fn unprivileged(command: Invocation<'_>) -> Invocation<'_> {
     command.after("exec setpriv --bounding-set -all,+dac_override --inh-caps -all \"$0\" \"$@\"")
 }
 
-/// Ends a process that a test has let escape.
+/// Kills a process that is no child of the test.
 pub fn kill(pid: i32) {
     let _ = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
 }

@@ -32,7 +32,7 @@ struct State {
     server: postgres::Config,
     mode: Mutex<Mode>,
     changed: Condvar,
-    /// Both ends of every connection.
+    /// The sockets to the client and to the server of every connection.
     ends: Mutex<Vec<Socket>>,
     /// The delay of each chunk, in each direction.
     delay: Mutex<Duration>,
@@ -129,6 +129,7 @@ impl Proxy {
         self.state.set(Mode::Forward);
     }
 
+    /// Delays all bytes by this time, from the client to the server and back.
     pub fn delay(&self, each_way: Duration) {
         *self.state.delay.lock().unwrap() = each_way;
     }
@@ -139,8 +140,8 @@ impl Proxy {
         *self.state.lost_after.lock().unwrap() = texts.to_vec();
     }
 
-    /// The same, and from then on all connections are closed at once, as by `cut`. If a test called
-    /// `cut` after the loss, the client could connect in between.
+    /// Does the same, and from then on closes all connections at once, as `cut` does. If a test
+    /// called `cut` after the loss, the client could connect in between.
     pub fn lose_answer_and_cut(&self, texts: &[&'static str]) {
         self.state.cuts_at_loss.store(true, Ordering::Relaxed);
         self.lose_answer_to(texts);
@@ -196,6 +197,7 @@ impl State {
         }
     }
 
+    /// Connects a client to the server, and copies bytes in both directions.
     fn join(self: Arc<Self>, client: Socket) {
         let port = self.server.get_ports().first().copied().unwrap_or(5432);
         let server = match &self.server.get_hosts()[0] {
@@ -206,10 +208,12 @@ impl State {
         };
         let Ok(server) = server else { return client.close() };
         self.ends.lock().unwrap().extend([client.duplicate(), server.duplicate()]);
+        // Set when the next answer must be lost.
         let is_lost = Arc::new(AtomicBool::new(false));
         let (state, from, to, loses) =
             (Arc::clone(&self), server.duplicate(), client.duplicate(), Arc::clone(&is_lost));
         thread::spawn(move || state.pump(from, to, |_| !loses.load(Ordering::Relaxed)));
+        // What the client has sent since the last text that was found.
         let mut seen = Vec::new();
         self.pump(client, server, |chunk| {
             let mut frozen_after = self.frozen_after.lock().unwrap();

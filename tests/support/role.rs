@@ -1,5 +1,5 @@
-//! A login role with what `jobctl grants` prints for it. Roles belong to the whole server, so each
-//! has a name of its own and goes with this value.
+//! A login role, which may get the privileges that `jobctl grants` prints. Roles belong to the
+//! whole server, so each has a name of its own and is dropped with this value.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -51,12 +51,13 @@ impl<'db> Role<'db> {
         Client::connect(&self.url(), NoTls).expect("the role may log in")
     }
 
-    /// Returns the binary, connected as this role.
+    /// Returns a command line of jobctl that connects as this role.
     pub fn jobctl<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Invocation<'db> {
         Invocation::new(arguments, Some(self.db)).env("JOBCTL_DATABASE_URL", &self.url())
     }
 
-    /// Returns the binary with an address without a password, as `init` needs it.
+    /// Returns the same with an address without a password, as `init` needs it. A file has the
+    /// password.
     pub fn jobctl_with_pass_file<'a>(
         &self,
         arguments: impl IntoIterator<Item = &'a str>,

@@ -1,4 +1,4 @@
-//! The PostgreSQL of a whole test run: the one that is named, or one that is started here.
+//! The PostgreSQL of a whole test run: the server that a variable names, or a private one.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::MetadataExt;
@@ -9,14 +9,17 @@ use std::sync::OnceLock;
 
 use postgres::{Client, NoTls};
 
-/// A server of our own. It ends with this process, however that ends: its pipe from us closes then.
+/// A private server. It stops when this process ends, for any reason, because then a pipe closes.
 pub struct Server {
     pub url: String,
+    /// The folder of its programs.
     programs: PathBuf,
+    /// `tests/with-postgres`, which stops the server at the end of its stdin.
     _keeper: Child,
 }
 
 impl Server {
+    /// Returns the value of a setting.
     pub fn show(&self, setting: &str) -> String {
         let mut client = Client::connect(&self.url, NoTls).expect("the test server answers");
         client.query_one(&format!("SHOW {setting}"), &[]).unwrap().get(0)
@@ -35,7 +38,7 @@ impl Server {
     }
 }
 
-/// The address of the server, with rights to create databases.
+/// Returns the address of the server, for a role that may create databases.
 pub fn url() -> &'static str {
     static URL: OnceLock<String> = OnceLock::new();
     static SERVER: OnceLock<Server> = OnceLock::new();
@@ -45,7 +48,7 @@ pub fn url() -> &'static str {
     })
 }
 
-/// The server's major version.
+/// Returns the server's major version.
 pub fn major() -> u32 {
     static MAJOR: OnceLock<u32> = OnceLock::new();
     *MAJOR.get_or_init(|| {
@@ -55,12 +58,13 @@ pub fn major() -> u32 {
     })
 }
 
-/// The fastest way for `CREATE DATABASE` to copy a template. Before version 15 it is the only way.
+/// Returns the option of `CREATE DATABASE` for the fastest copy of a template. Before version 15,
+/// there is no option, and each copy is made in that way.
 pub fn copy_strategy() -> &'static str {
     if major() < 15 { "" } else { "STRATEGY file_copy" }
 }
 
-/// Starts a server of the newest version that jobctl supports, or returns why it has none.
+/// Starts a server of the newest version that jobctl supports, or returns why that fails.
 pub fn start_newest() -> Result<Server, String> {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../postgres");
@@ -72,7 +76,7 @@ pub fn start_newest() -> Result<Server, String> {
     Ok(start_with("", Some(String::from_utf8_lossy(&output.stdout).trim())))
 }
 
-/// Starts a server that listens on this address too.
+/// Starts a server that also listens on this address, unless the address is empty.
 pub fn start(address: &str) -> Server {
     start_with(address, None)
 }

@@ -1,8 +1,9 @@
-//! Waiting for conditions, never for time.
+//! Waits for conditions, never for time.
 
 use std::time::{Duration, Instant};
 
-/// Looks every 10 ms until the condition holds; gives up after 30 s, which no machine needs.
+/// Waits until the condition holds, and checks it every 10 ms. Fails after 30 s, which is longer
+/// than any machine needs. `what` completes the error "waited 30s for".
 #[track_caller]
 pub fn wait_until(what: &str, condition: impl FnMut() -> bool) {
     wait_until_within(Duration::from_secs(30), what, condition);
