@@ -116,7 +116,7 @@ fn each_column_of_a_replaced_run_is_replaced_or_kept() {
         ))
     };
     let id = enqueue("old", 2);
-    // The columns that an enqueue writes by itself. Otherwise both enqueues could write the same.
+    // An enqueue writes these columns without an argument. Other values here show that it did.
     db.execute(
         "UPDATE jobctl.job_runs
          SET enqueued_by = 'other', updated_at = created_at - interval '1 s'",

@@ -317,7 +317,7 @@ fn a_failover_that_lost_the_last_of_hourly_ticks_stops_no_tick() {
 fn a_worker_that_the_backup_does_not_know_starts_nothing_unless_it_was_forgotten() {
     let db = TestDb::new();
     let host = Host::with_notes(&db, "web1");
-    // `forget` deletes the worker's row, which is no restore.
+    // `forget` deletes the worker's row. That does not count as a restore.
     db.jobctl(["forget", "web1"]).run().success();
     host.tick(&db).success();
 

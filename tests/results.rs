@@ -87,7 +87,7 @@ fn an_output_that_jsonb_would_change_or_reject_fails_the_attempt() {
 }
 
 #[test]
-fn an_output_that_is_too_long_to_be_stored_is_no_result() {
+fn an_output_that_is_too_long_to_be_stored_fails_with_that_reason() {
     let db = TestDb::new();
     db.apply("[jobs.long]\nshell = 'seq 20000'\nresult = 'json'\nmax_attempts = 1\n");
     db.enqueue(["long"]);

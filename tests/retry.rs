@@ -156,8 +156,11 @@ fn all_dead_retries_dead_runs_only() {
     db.jobctl(["retry", "--all-dead", "--yes"]).run().success().stdout("").stderr("");
     db.jobctl(["retry", "--all-dead", "--yes", "--json"]).run().success().stdout("[]\n").stderr("");
 
-    let others = STATUSES.iter().filter(|status| **status != "dead");
-    let others: Vec<_> = others.map(|status| (*status, enqueue_in_status(&db, status))).collect();
+    let others: Vec<_> = STATUSES
+        .into_iter()
+        .filter(|status| *status != "dead")
+        .map(|status| (status, enqueue_in_status(&db, status)))
+        .collect();
     let dead = [(); 2].map(|()| enqueue_in_status(&db, "dead"));
     let retried =
         db.jobctl(["retry", "--all-dead", "--yes", "--verbose"]).run().success().stderr("");

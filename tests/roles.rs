@@ -60,8 +60,8 @@ fn assert_grants_allow_exactly(part: &str, may: &[&str], may_not: &[&str]) {
     let db = db_with_jobs_and_runs();
     assert_may(&Role::granted(&db, part), may, may_not.iter().copied());
 
-    // By default, this role gets all privileges on each new object of the database. `migrate` takes
-    // them back.
+    // By default, this role gets all privileges on each new object of the database. `migrate`
+    // revokes them.
     let db = TestDb::empty();
     let role = Role::new(&db);
     db.execute(&DEFAULT_PRIVILEGES.replace("{role}", role.name()));
@@ -70,7 +70,7 @@ fn assert_grants_allow_exactly(part: &str, may: &[&str], may_not: &[&str]) {
     let all: Vec<_> = may.iter().chain(may_not).copied().collect();
     assert_may(&role, &[], all);
 
-    // By hand, the role gets all privileges. The statements of `grants` take back all others.
+    // By hand, the role gets all privileges. The statements of `grants` revoke all others.
     db.execute(&ALL_PRIVILEGES.replace("{role}", role.name()));
     role.grant(part);
     assert_may(&role, may, may_not.iter().copied());
@@ -922,7 +922,8 @@ fn null_in_any_parameter_of_any_function_gives_no_role_a_right() {
 fn a_change_by_a_function_names_its_owner_beside_the_login() {
     let db = db_with_jobs_and_runs();
     let [owner, caller] = ["operator", "operator"].map(|part| Role::granted(&db, part));
-    // The function of one operator changes something with that operator's rights, whoever calls it.
+    // The function of one operator changes something with the rights of that operator, although
+    // another operator calls it.
     db.execute(&format!("CREATE SCHEMA trap AUTHORIZATION {}", owner.name()));
     owner
         .client()
@@ -1024,7 +1025,7 @@ fn grants_combine_two_sets() {
     db.execute(&grants.stdout);
     role.jobctl(["enqueue", "a"]).run().success();
     role.jobctl(["status"]).run().success();
-    // The statements for one set take the other set back.
+    // The statements for one set revoke the other set.
     role.grant("viewer");
     role.jobctl(["enqueue", "a"]).run().exits(7);
     role.jobctl(["status"]).run().success();

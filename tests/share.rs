@@ -6,7 +6,7 @@ use crate::support::{Proxy, Role, TestDb};
 /// Enqueues a due run of job `a` for each of these shares, and returns the ids. A run for `-` has
 /// no share.
 fn enqueue_for_shares(db: &TestDb, shares: &str) -> Vec<i64> {
-    let enqueue = |share| match share {
+    let enqueue = |share: &str| match share {
         "-" => db.enqueue(["a"]),
         _ => db.enqueue(["a", "--share", share]),
     };

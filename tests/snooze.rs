@@ -97,7 +97,7 @@ fn check_reports_a_run_that_asked_for_a_later_attempt_ten_times() {
     let id = db.enqueue(["shell", "--", "sh", "-c", "echo retry-after: 1h; exit 75"]);
     db.jobctl(["tick"]).run().success();
     let check = || db.jobctl(["check"]).run();
-    // One request for a later attempt is no problem.
+    // After one request for a later attempt, `check` reports nothing.
     check().success();
     // The next attempt is the tenth.
     db.execute_without_triggers(
@@ -282,10 +282,10 @@ fn a_retry_cancel_or_edit_that_waited_for_a_snooze_to_commit_ends_its_hold() {
             ))
             .unwrap();
         let id = run.to_string();
-        let command = db.jobctl(command.iter().copied().chain([id.as_str()])).spawn();
+        let running = db.jobctl(command.iter().copied().chain([id.as_str()])).spawn();
         wait_until("the command to wait for the row", || db.sessions_waiting_for_locks() == 1);
         transaction.commit().unwrap();
-        command.wait().success();
+        running.wait().success();
         assert_eq!(holds_in_force(&db), "0");
     }
 }

@@ -146,7 +146,7 @@ fn show_prints_the_trail_of_a_run_also_after_its_deletion() {
     let other = enqueue_in_status(&db, "dead").to_string();
     db.jobctl(["show", &other, "--format", "table"]).run().success().prints_nowhere("Trail");
 
-    // After a deletion, the error says who deleted the run.
+    // After a deletion, the error names the user that deleted the run.
     act_as_ana(&db, &["cancel", &id]);
     act_as_ana(&db, &["prune", &id]);
     for form in [&[][..], &["--output"]] {

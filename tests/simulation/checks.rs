@@ -490,7 +490,7 @@ impl Checks {
         }
     }
 
-    /// A job gets SIGTERM, or ends by itself.
+    /// A job gets SIGTERM, or has ended.
     pub(super) fn stopped(&mut self, tick: &Tick, claim: &FencingToken, now: Instant) {
         let Some(Stage::Ending { why: Some(StopReason::LeaseLost), .. }) = tick.pool.stage(claim)
         else {
@@ -594,7 +594,7 @@ impl Checks {
         self.results.retain(|claim, _| self.claimed_by.get(claim) != Some(&tick.number));
     }
 
-    /// A tick has exited. Without an error, it must have released all that it held.
+    /// A tick has exited. Without an error, it must have released its claims and its claim right.
     pub(super) fn exited(
         &mut self,
         tick: &Tick,

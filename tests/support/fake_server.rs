@@ -1,5 +1,5 @@
-//! A server that speaks the protocol of PostgreSQL and accepts every login. The test chooses its
-//! answers, valid or not.
+//! A server that accepts every login by the protocol of PostgreSQL. The test chooses its answers,
+//! valid or not.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};

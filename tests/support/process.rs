@@ -52,7 +52,7 @@ pub fn unprivileged(command: Invocation<'_>) -> Invocation<'_> {
     command.after("exec setpriv --bounding-set -all,+dac_override --inh-caps -all \"$0\" \"$@\"")
 }
 
-/// Kills a process that is no child of the test.
+/// Kills a process that is not a child of the test.
 pub fn kill(pid: i32) {
     let _ = kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL);
 }
