@@ -173,6 +173,7 @@ fn a_lost_run_that_changes_before_its_recovery_is_sent_is_not_recovered() {
         db.allow_running_runs_at_end();
         let proxy = Proxy::to(&db);
         let [changed, other] = insert_lost_runs(&db, 10);
+        // The proxy stops the tick after the statement that reads the lost runs.
         proxy.freeze_after("for recover.sql");
         let tick = db.jobctl(["tick"]).through(&proxy).spawn();
         wait_until("the tick to read the lost runs", || proxy.is_frozen());

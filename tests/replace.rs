@@ -123,6 +123,7 @@ fn each_column_of_a_replaced_run_is_replaced_or_kept() {
     );
     let before = read_run();
     assert_eq!(enqueue("newer", 3), id);
+    // A column with another value was replaced.
     let (kept, replaced): (Vec<_>, Vec<_>) =
         read_run().into_iter().partition(|(name, value)| *value == before[name]);
     let names = |columns: Vec<(String, _)>| {

@@ -498,6 +498,7 @@ fn lanes_are_ordered_by_their_state_and_idle_jobs_are_folded() {
          FROM jobctl.job_runs",
     );
     insert_ended(&db, "d_dead", "dead", "2 hours", 1);
+    // Jobs with problems come first, and the idle ones last.
     let page = page(&db, &[]);
     let text = text(&page);
     let places: Vec<_> = [
@@ -822,6 +823,7 @@ fn stored_text_never_becomes_html() {
     for status in STATUSES {
         enqueue_in_status(&db, status);
     }
+    // The text is in each column that a page may show.
     let mut client = db.client();
     for update in [
         "UPDATE jobctl.job_runs SET job_type = left($1, 63), last_error = $1, error_type = $1,

@@ -22,9 +22,10 @@ fn retry_makes_runs_due_and_refuses_running_and_succeeded_ones() {
         let before = db.of_run(id, "job_runs::text");
         let retried = db.jobctl(["retry", &id.to_string()]).run();
         if matches!(status, "running" | "succeeded") {
-            let word = if status == "running" { "--force" } else { "--again" };
+            // A refused run does not change. The error names the flag that retries it.
+            let flag = if status == "running" { "--force" } else { "--again" };
             let why = format!(
-                "jobctl: cannot retry run {id}: its status is {status}; {word} retries it\n"
+                "jobctl: cannot retry run {id}: its status is {status}; {flag} retries it\n"
             );
             retried.exits(4).stdout("").stderr(&why);
             assert_eq!(db.of_run(id, "job_runs::text"), before, "{status}");
@@ -262,6 +263,7 @@ fn all_dead_retries_in_id_order_and_gives_a_key_to_the_newest_run() {
              CASE WHEN n IN (1, 2500) THEN 'live' ELSE 'retained' END
          FROM generate_series(1, 2500) AS n",
     );
+    // The last run gets the key, so the first one is refused.
     let finished = db.jobctl(["retry", "--all-dead", "--yes", "--verbose"]).run().exits(4);
     let expected: String = (2..=2500).map(|id| format!("{id}\tqueued\n")).collect();
     let refused =
@@ -347,6 +349,7 @@ fn all_cancelled_takes_expired_and_dropped_runs_only_by_their_error_type() {
 fn all_runs_need_yes_without_a_terminal() {
     let db = TestDb::new();
     let states = || db.query("SELECT id, status, settled_at FROM jobctl.job_runs ORDER BY id");
+    // Each of the commands would change one of these runs.
     for status in ["queued", "dead", "cancelled"] {
         enqueue_in_status(&db, status);
     }
@@ -363,6 +366,7 @@ fn all_runs_need_yes_without_a_terminal() {
              terminal to ask; add --yes\n"
         );
         db.jobctl([command, flag]).run().exits(2).stdout("").stderr(&why);
+        // A dry run needs no `--yes`.
         let result = match command {
             "retry" => "queued",
             "settle" => "settled",
@@ -407,6 +411,7 @@ fn a_command_for_many_runs_prints_a_total_for_each_result() {
         let cancel = db.jobctl(["cancel", "--all", "--json", flag]).run().success().stderr("");
         assert_eq!(serde_json::from_str::<serde_json::Value>(&cancel.stdout).unwrap(), totals);
     }
+
     // Of three dead runs with one live key, only the newest gets it back.
     db.execute(
         "INSERT INTO jobctl.job_runs (job_type, status, finished_at, idempotency_key, key_scope)

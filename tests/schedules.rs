@@ -359,6 +359,7 @@ fn a_schedule_with_an_invalid_expression_is_logged_once_and_stops_no_other() {
 #[test]
 fn a_fixed_schedule_fires_the_time_that_it_missed() {
     let job = |schedule: &str| format!("[jobs.a]\nshell = 'true'\nschedule = '{schedule}'\n");
+    // A person fixes the schedule by `apply` or by SQL.
     for fixed_by_file in [false, true] {
         let db = TestDb::new();
         db.apply(&job("@yearly"));
@@ -533,6 +534,7 @@ fn a_fired_run_copies_its_definition() {
         ),
         "a|{\"why\": \"yearly\"}|q|3|2|fixed:1s|"
     );
+    // The job has printed its payload and its nominal time.
     let year = db.query("SELECT to_char(now() AT TIME ZONE 'UTC', 'YYYY')");
     assert_eq!(
         db.query("SELECT output FROM jobctl.job_attempts"),
@@ -739,6 +741,7 @@ fn fire_refuses_a_next_time_that_no_schedule_yields() {
              SET next_run_at = date_trunc('minute', now()) - interval '2 hours'",
         );
     };
+    // The next time must be later than the fired times, and a time of the schedule.
     let minute = "next_run_at + interval '1 minute'";
     make_due();
     let fired_twice = fire("next_run_at", minute, &format!("ARRAY[{minute}]"), "'0'", "0");
@@ -752,6 +755,7 @@ fn fire_refuses_a_next_time_that_no_schedule_yields() {
     }
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "0");
 
+    // The first time of a schedule must be in the future, and a time that is not due must stay.
     db.execute("UPDATE jobctl.job_definitions SET next_run_at = NULL");
     assert!(is_refused(&fire("NULL", "'2000-01-01'", "'{}'", "'0'", "0")), "a first time long ago");
     db.execute("UPDATE jobctl.job_definitions SET next_run_at = now() + interval '1 hour'");

@@ -521,6 +521,7 @@ fn row_level_security_is_an_error_that_names_the_table_and_no_run_ends() {
     let owner = role_that_owns_the_schema(&db);
     let [worker, viewer, operator] =
         ["worker", "viewer", "operator"].map(|part| Role::granted(&db, part));
+    // Each of these policies hides all rows: no id is negative.
     for policy in ["", "false", "id < 0"] {
         for table in ["job_definitions", "job_runs"] {
             hide_rows(&db, table, policy);

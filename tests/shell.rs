@@ -282,6 +282,7 @@ fn the_log_and_the_history_say_where_a_missing_program_was_looked_up() {
         tick.run().success().stderr_has(why).stderr_has(&format!("; {note}, next attempt"));
         assert_eq!(db.of_run(id, "last_error").trim_start_matches("could not start: "), why);
         assert!(db.of_attempt(id, 1, "error").ends_with(&format!("{why}; {note}")));
+        // The next tick must not try this run again.
         db.jobctl(["cancel", &id.to_string()]).run().success();
     }
 }

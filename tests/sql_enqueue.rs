@@ -222,10 +222,10 @@ fn an_error_names_the_argument_and_hides_the_payload() {
 #[test]
 fn the_function_and_the_command_line_accept_the_same_values() {
     let db = db_with_definition();
-    let of_command =
+    let command_accepts =
         |flag: &str, value: &str| db.jobctl(["enqueue", "a", flag, value]).run().status.success();
-    // The argument, the flag, and values of which some are allowed. Here it only matters that both
-    // agree; other tests say which are.
+    // The argument, the flag, and values of which some are allowed. This test only compares both.
+    // Other tests say which values are allowed.
     for (argument, flag, values) in [
         (
             "backoff",
@@ -330,8 +330,8 @@ fn the_function_and_the_command_line_accept_the_same_values() {
     ] {
         for value in values {
             let call = format!("SELECT jobctl.enqueue('a', {argument} => '{value}')");
-            let of_function = db.client().simple_query(&call).is_ok();
-            assert_eq!(of_function, of_command(flag, value), "{argument} {value:?}");
+            let function_accepts = db.client().simple_query(&call).is_ok();
+            assert_eq!(function_accepts, command_accepts(flag, value), "{argument} {value:?}");
         }
     }
 }
@@ -445,8 +445,10 @@ fn no_key_or_share_has_an_invisible_character() {
         let (first, last) = (*range.start(), *range.end());
         for (code, is_plain) in [(first - 1, true), (first, false), (last, false), (last + 1, true)]
         {
+            // PostgreSQL has no zero byte in a text.
             let Some(c) = char::from_u32(code).filter(|c| *c != '\0') else { continue };
             let text = format!("a{c}b");
+            // The functions, the constraints and the command line.
             for statement in [
                 "SELECT jobctl.enqueue('a', key => $1)",
                 "SELECT jobctl.enqueue('a', share => $1)",

@@ -282,6 +282,7 @@ fn json_is_one_object_with_the_same_facts() {
     let finished = db.jobctl(["status", "--json"]).run().success().stderr("");
     let mut json: Value = serde_json::from_str(&finished.stdout).unwrap();
     assert_eq!(finished.stdout.lines().count(), 1);
+
     // Take out the values that change with the time, and compare the rest as a whole.
     let mut take = |pointer: &str| json.pointer_mut(pointer).unwrap().take();
     assert_near(&take("/jobs/2/oldest_due_age_seconds").to_string(), 7500.0);
@@ -299,6 +300,7 @@ fn json_is_one_object_with_the_same_facts() {
     }
     let id = take("/longest_running/0/id");
     assert_eq!(db.status(id.as_i64().unwrap()), "running");
+
     // The counts are: not due, due, running, failed, dead and succeeded runs. Each job has one
     // success at most, so the three run times are the same.
     let job = |name: &str, counts: [i64; 6], times: Value, next: Value, state: Value| {
@@ -681,10 +683,10 @@ fn the_parser_of_prometheus_reads_the_same_samples() {
             .stdout(Stdio::piped());
         let mut python = python.spawn().unwrap();
         python.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-        let read = python.wait_with_output().unwrap();
-        assert!(read.status.success(), "{text}");
-        let read: Vec<Sample> = serde_json::from_slice(&read.stdout).unwrap();
-        assert_eq!(read, parse(&text));
+        let printed = python.wait_with_output().unwrap();
+        assert!(printed.status.success(), "{text}");
+        let samples: Vec<Sample> = serde_json::from_slice(&printed.stdout).unwrap();
+        assert_eq!(samples, parse(&text));
     }
 }
 

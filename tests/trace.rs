@@ -45,6 +45,7 @@ fn a_call_sends_its_trace_as_a_header_and_the_log_and_lists_have_its_id() {
         "{}",
         tick.stderr
     );
+    // Of the two calls, only one has a trace.
     let requests = server.requests();
     let mut sent: Vec<_> =
         requests.iter().map(|request| request.headers.get("traceparent").cloned()).collect();

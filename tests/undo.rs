@@ -57,6 +57,7 @@ fn each_command_for_runs_is_undone() {
     let (db, ids) = db_with_runs();
     let (cancelled, expiring) = (ids.cancelled.to_string(), ids.expiring.to_string());
     let before = runs(&db);
+    // Each command changes some of the runs.
     for command in [
         &["retry", "--all-dead", "--yes"][..],
         &["retry", "--all-cancelled", "--yes"],

@@ -152,6 +152,7 @@ fn an_enqueuer_waits_for_its_own_runs_only() {
 
 #[test]
 fn wait_may_begin_during_an_outage_of_the_database() {
+    // There is no server at this address.
     let wait = jobctl(["wait", "1", "--timeout", "100ms"]);
     let wait = wait.env("JOBCTL_DATABASE_URL", "postgresql://127.0.0.1:1/none").run();
     wait.exits(124).stderr_has("waiting for the database").stderr_has("did not answer");

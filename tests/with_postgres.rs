@@ -133,6 +133,7 @@ fn every_script_that_cleans_up_does_so_after_a_signal() {
                     line.starts_with("trap ") && line.split(' ').any(|word| word == signal)
                 })
             };
+            // A script that cleans up at its end.
             if text.starts_with("#!/bin/sh") && traps("EXIT") {
                 scripts += 1;
                 for signal in ["HUP", "INT", "TERM"] {
@@ -141,6 +142,7 @@ fn every_script_that_cleans_up_does_so_after_a_signal() {
             }
         }
     }
+    // Otherwise, the test looks in the wrong place.
     assert!(scripts > 5, "{scripts}");
 }
 
