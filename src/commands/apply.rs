@@ -14,7 +14,7 @@ use crate::exit::Fault;
 use crate::files::{self, MIB};
 use crate::job::action;
 use crate::job::definition::{self, Definition, DefinitionFile, Problem};
-use crate::job::definition_keys;
+use crate::job::{definition_keys, stored_definition};
 use crate::print::{self, Format, Output, Table};
 use crate::store::{
     Applied, ApplyMode, ApplyTerms, ChangedDefinition, EndedDefinition, Store, UnknownEnqueuer,
@@ -62,7 +62,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     prune: bool,
     /// The file's name, not its path; overrides the name in its [file] table
-    #[arg(long = "as", value_name = "NAME", value_parser = definition::file)]
+    #[arg(long = "as", value_name = "NAME", value_parser = definition_keys::file)]
     name: Option<String>,
     /// Take definitions that belong to another file, instead of failing
     #[arg(long)]
@@ -367,7 +367,7 @@ fn changes(applied: Applied, unlisted: Unlisted) -> Vec<Change> {
     for ChangedDefinition { name, before, after } in changed {
         let of_job: Vec<_> = match before {
             None => vec![whole("add", &name)],
-            Some(before) => definition_keys::differing(&before, &after)
+            Some(before) => stored_definition::differing(&before, &after)
                 .into_iter()
                 .map(|(key, old, new)| Change {
                     definition_key: Some(key),

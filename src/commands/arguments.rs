@@ -14,7 +14,7 @@ use super::when::When;
 use crate::connect;
 use crate::exit::{Exit, Fault};
 use crate::job::attempt::{HOOK_KEY_PREFIX, RUN_KEY_PREFIX};
-use crate::job::definition;
+use crate::job::definition_keys;
 use crate::job::enqueue::{KeyScope, OnConflict};
 use crate::job::failure::ErrorType;
 use crate::job::status::Status;
@@ -42,7 +42,7 @@ pub(super) struct Filter {
     #[arg(long, value_name = "JOB", value_parser = job)]
     job: Option<String>,
     /// Only runs of this queue
-    #[arg(long, value_name = "QUEUE", value_parser = definition::queue)]
+    #[arg(long, value_name = "QUEUE", value_parser = definition_keys::queue)]
     queue: Option<String>,
     /// Only runs with this key; KEY* stands for all keys that begin with KEY
     #[arg(long, value_name = "KEY", value_parser = key_filter)]

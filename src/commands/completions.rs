@@ -15,7 +15,7 @@ use clap_complete::env::Shells;
 
 use super::{Cli, DatabaseFlags};
 use crate::job::action::JobKind;
-use crate::job::definition;
+use crate::job::definition_keys;
 use crate::job::status::Status;
 use crate::print;
 use crate::store::{RunFilter, RunList, Store};
@@ -131,7 +131,7 @@ fn definitions() -> Vec<CompletionCandidate> {
         let names = store.list_schedules(None, 0)?.into_iter().map(|definition| definition.name);
         // Offer only valid names: a shell inserts a single candidate verbatim, so a forged name
         // could be a command.
-        Ok(names.filter(|name| definition::check_name(name).is_ok()).collect())
+        Ok(names.filter(|name| definition_keys::check_name(name).is_ok()).collect())
     })
 }
 

@@ -10,8 +10,9 @@ use super::enqueue::read_payload;
 use super::enqueue::request::{check_job, timeout, wait};
 use crate::exit::{Exit, Fault};
 use crate::job::action::MOST_ATTEMPTS;
+use crate::job::definition_keys::queue;
 use crate::job::status::{HoldScope, Status};
-use crate::job::{backoff, definition, payload};
+use crate::job::{backoff, payload};
 use crate::store::{Edit, Operation, Store};
 
 /// Change the queue, time, limits or payload of waiting runs
@@ -52,7 +53,7 @@ struct Values {
     payload_file: Option<String>,
     /// The queue; a tick can serve only some queues
     // The filter has the id `queue`.
-    #[arg(id = "new_queue", long = "queue", value_name = "QUEUE", value_parser = definition::queue)]
+    #[arg(id = "new_queue", long = "queue", value_name = "QUEUE", value_parser = queue)]
     queue: Option<String>,
     /// Runs with a smaller number start first
     #[arg(long, value_name = "N", value_parser = within(i32::MIN, i32::MAX))]

@@ -9,7 +9,7 @@ use super::arguments::{
     worker,
 };
 use super::when::When;
-use crate::job::definition;
+use crate::job::definition_keys;
 use crate::job::failure::ErrorType;
 use crate::print::{Output, Table};
 use crate::store::FailureFilter;
@@ -65,7 +65,7 @@ struct AttemptFilter {
     #[arg(long, value_name = "WORKER", value_parser = worker)]
     worker: Option<String>,
     /// Only attempts of runs of this queue
-    #[arg(long, value_name = "QUEUE", value_parser = definition::queue)]
+    #[arg(long, value_name = "QUEUE", value_parser = definition_keys::queue)]
     queue: Option<String>,
     /// Only attempts of runs with this share, which `enqueue --share` set
     #[arg(long, value_name = "SHARE", value_parser = share)]

@@ -13,7 +13,7 @@ use super::DatabaseFlags;
 use super::arguments::{HEADING, Reason, job, length, named_job, worker};
 use super::outage::{LastingSession, OUTAGE_LIMIT};
 use crate::exit::{Exit, Fault};
-use crate::job::definition::queue;
+use crate::job::definition_keys::queue;
 use crate::job::status::HoldScope;
 use crate::print::{self, Output, Table};
 use crate::store::{HeldRunning, HoldTarget, Store};

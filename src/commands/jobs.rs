@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::arguments::DefinitionName;
 use super::{DatabaseFlags, list, show};
-use crate::job::definition_keys;
+use crate::job::stored_definition;
 use crate::print::{self, Cell, Fields, Output, Table};
 use crate::store::{RunFilter, RunList, Store, StoredDefinition};
 use crate::text::listing::Listing;
@@ -80,13 +80,13 @@ impl From<StoredDefinition> for Listed {
         let text = |key: &str| keys[key].as_str().map(str::to_owned);
         Self {
             job_type: definition.job_type,
-            executes: definition_keys::summary(&keys),
+            executes: stored_definition::summary(&keys),
             schedule: text("schedule"),
             time_zone: text("time_zone").filter(|_| !keys["schedule"].is_null()),
             queue: text("queue"),
             max_running: keys["max_running"].as_i64(),
             max_attempts: keys["max_attempts"].as_i64(),
-            timeout_seconds: definition_keys::timeout(&keys).map(|timeout| timeout.as_secs_f64()),
+            timeout_seconds: stored_definition::timeout(&keys).map(|timeout| timeout.as_secs_f64()),
             state: definition.state,
             since_at: definition.since_at,
             changed_by: definition.changed_by,
@@ -125,7 +125,7 @@ fn show_one(store: &Store, name: String, output: Output) -> anyhow::Result<()> {
         .and_then(|(text, zone)| Schedule::parse(text, zone).ok());
     let times = schedule.iter().flat_map(|schedule| schedule.fires(now).take(SHOWN));
     let filter = RunFilter { job: Some(name.clone()), ..RunFilter::default() };
-    let keys = definition_keys::shown(&stored);
+    let keys = stored_definition::shown(&stored);
     let answer = JobAnswer {
         next_times: times
             .map(|fire| fire.local.to_rfc3339_opts(SecondsFormat::Secs, false))
@@ -157,7 +157,8 @@ fn text(answer: &JobAnswer, keys: &[(&'static str, Value)], fields: &Fields) -> 
     });
     let times = answer.next_times.join(", ");
     facts.push(("next times", if times.is_empty() { Cell::Nothing } else { Cell::Text(times) }));
-    facts.extend(keys.iter().map(|(key, value)| (*key, Cell::Text(definition_keys::toml(value)))));
+    facts
+        .extend(keys.iter().map(|(key, value)| (*key, Cell::Text(stored_definition::toml(value)))));
     print::facts(facts)?;
     let mut runs = answer.last_runs.clone();
     list::hide_errors_before_success(&mut runs);

@@ -51,7 +51,7 @@ pub(crate) struct Arguments {
         value_name = "QUEUE",
         num_args = 1..,
         value_delimiter = ',',
-        value_parser = crate::job::definition::queue
+        value_parser = crate::job::definition_keys::queue
     )]
     queue: Vec<String>,
     /// Make one attempt of this waiting run and exit, without the other duties of a tick. The exit

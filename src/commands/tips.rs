@@ -5,7 +5,7 @@ use clap::{Arg, Command, CommandFactory};
 
 use super::enqueue::QUOTES;
 use super::{Cli, environment};
-use crate::job::{action, definition, payload};
+use crate::job::{action, definition_keys, payload};
 use crate::text::did_you_mean;
 
 /// Words that other tools use, and the tips about jobctl's commands for them.
@@ -196,5 +196,5 @@ fn all_flags(command: &Command) -> Vec<String> {
 /// Returns whether a word can be a job's name, but not a run's id.
 fn is_name(word: &str) -> bool {
     let has_letter = word.contains(|c: char| c.is_ascii_alphabetic());
-    action::is_built_in(word) || definition::check_name(word).is_ok() && has_letter
+    action::is_built_in(word) || definition_keys::check_name(word).is_ok() && has_letter
 }

@@ -7,7 +7,7 @@ use super::arguments::{
     JobArgument, Shown, TimeZone, flag_words, job, print_first, within, worker,
 };
 use super::when::When;
-use crate::job::definition;
+use crate::job::definition_keys;
 use crate::print::{Format, Output, Table};
 use crate::store::{TrailFilter, TrailRows};
 use crate::text::words::words;
@@ -94,7 +94,7 @@ struct EventFilter {
     #[arg(long, value_name = "JOB", value_parser = job)]
     job: Option<String>,
     /// Only holds of this queue, and changes of runs in it
-    #[arg(long, value_name = "QUEUE", value_parser = definition::queue)]
+    #[arg(long, value_name = "QUEUE", value_parser = definition_keys::queue)]
     queue: Option<String>,
     /// Only changes that concern this worker, such as its holds
     #[arg(long, value_name = "WORKER", value_parser = worker)]

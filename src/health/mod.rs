@@ -1,10 +1,10 @@
 //! Judges facts once, for all commands: a finding has a severity, a sentence and a remedy. Pure.
 
+mod findings;
 mod server;
 mod stopped;
 mod tables;
 pub(crate) mod why_waiting;
-mod work;
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -16,13 +16,13 @@ use crate::job::finding_code::Code;
 use crate::store;
 use crate::text::{plural, timestamp};
 
+pub(crate) use findings::{SKIPPED_WITHOUT_TICKS, checks, idle, work};
 pub(crate) use server::{
     ClockFacts, ConnectionFacts, address, clock, connection, database, durability, grants, objects,
     pooler, role, writes, zones,
 };
 pub(crate) use stopped::left_alone;
 pub(crate) use tables::{indexes, sizes, snapshots, vacuum};
-pub(crate) use work::{SKIPPED_WITHOUT_TICKS, checks, idle, work};
 
 /// How bad a finding is, from best to worst.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd, Serialize)]

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::command_text::{
     failing_guard, leaves_process, left_open, own_subcommand, program, skips_overlap,
 };
-use super::definition::{Overlap, check_name};
-use super::definition_keys::{toml, toml_text};
+use super::definition_keys::{Overlap, check_name};
+use super::stored_definition::{toml, toml_text};
 
 /// Whose crontab it is.
 #[derive(Clone, Copy, Eq, PartialEq)]

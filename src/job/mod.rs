@@ -18,4 +18,5 @@ pub(crate) mod program_version;
 pub(crate) mod redact;
 pub(crate) mod seen_ticks;
 pub(crate) mod status;
+pub(crate) mod stored_definition;
 pub(crate) mod thresholds;

@@ -12,10 +12,10 @@ use super::statement::query;
 use super::transaction::Transaction;
 use super::{Cause, Error, Kind, Result, Store};
 use crate::exit::Exit;
-use crate::job::definition::Overlap;
-use crate::job::definition_keys;
+use crate::job::definition_keys::Overlap;
 use crate::job::due::{self, DueSchedule, FirePlan, Scheduled};
 use crate::job::graph::{self, Graph};
+use crate::job::stored_definition;
 
 /// What becomes of definitions that are missing from the file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -404,7 +404,7 @@ fn note_changes(
 ) -> PgResult<()> {
     let (mut actions, mut jobs, mut details) = (Vec::new(), Vec::new(), Vec::new());
     for ChangedDefinition { name, before, after } in changed {
-        let Some((action, detail)) = definition_keys::event(before.as_ref(), after) else {
+        let Some((action, detail)) = stored_definition::event(before.as_ref(), after) else {
             continue;
         };
         actions.push(action);

@@ -24,7 +24,7 @@ use super::{DatabaseFlags, exit_of, tick, wait};
 use crate::exit::{Exit, Fault};
 use crate::files;
 use crate::job::action::{self, JobKind};
-use crate::job::definition;
+use crate::job::definition_keys;
 use crate::job::enqueue::{AfterRule, EnqueueResult, KeyScope, traceparent};
 use crate::job::payload::{self, PAYLOAD_LIMIT};
 use crate::job::status::{HoldScope, Status};
@@ -209,7 +209,8 @@ impl Arguments {
         let Some(job) = self.named.take() else { return Ok(first.unwrap_or_default()) };
         let Some(first) = first else { return Ok(job) };
         // A word that is not JSON, but can be a name.
-        let is_job = payload::check(first.as_bytes()).is_err() && definition::queue(&first).is_ok();
+        let is_job =
+            payload::check(first.as_bytes()).is_err() && definition_keys::queue(&first).is_ok();
         if is_job || self.payload.is_some() {
             let first = plain(&first);
             return Err(Fault::usage(format!("the job is both `{first}` and --job; omit one")));

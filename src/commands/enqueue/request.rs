@@ -16,7 +16,7 @@ use super::super::arguments::{
 use crate::exit::Fault;
 use crate::job::action::{self, Action, MOST_ATTEMPTS};
 use crate::job::backoff;
-use crate::job::definition;
+use crate::job::definition_keys;
 use crate::job::enqueue::{self, AfterRule, KeyScope, OnConflict};
 use crate::job::payload;
 use crate::store::{EncodedRun, NewRun};
@@ -36,7 +36,7 @@ pub(super) struct RunRequest {
     #[serde(default, deserialize_with = "read::payload")]
     payload: Option<Box<RawValue>>,
     /// The queue; a tick can serve only some queues
-    #[arg(long, value_name = "QUEUE", value_parser = definition::queue)]
+    #[arg(long, value_name = "QUEUE", value_parser = definition_keys::queue)]
     #[serde(default, deserialize_with = "read::queue")]
     pub(super) queue: Option<String>,
     /// Runs with a smaller number start first
@@ -187,7 +187,7 @@ mod read {
     }
 
     readers! {
-        queue: String = definition::queue;
+        queue: String = definition_keys::queue;
         backoff: String = backoff::check;
         timeout: f64 = super::timeout();
         time: DateTime<Utc> = super::time;
@@ -381,7 +381,7 @@ pub(in crate::commands) fn wait() -> impl ReadFlag<f64> {
 }
 
 fn expires_in() -> impl ReadFlag<f64> {
-    let (least, most) = definition::EXPIRES_RANGE;
+    let (least, most) = definition_keys::EXPIRES_RANGE;
     seconds(least, most)
 }
 
