@@ -396,7 +396,7 @@ fn an_enqueue_says_that_a_run_waits_for_one_that_did_not_succeed() {
     let lines = first + &line("") + &line(", \"after\": [\"m\"]");
     let batch = db.jobctl(["enqueue", "--batch", "-"]).stdin(lines).run().success();
     batch.complains_once().stderr_has("2 runs, such as run ");
-    // An enqueuer is told as much about its own runs.
+    // An enqueuer gets the same answer about its own runs.
     let enqueuer = Role::granted(&db, "enqueuer");
     db.execute(&format!("UPDATE jobctl.job_runs SET enqueued_by = '{}'", enqueuer.name()));
     let words = ["enqueue", "mail", "--after", &bad.to_string()];

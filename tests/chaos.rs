@@ -329,7 +329,7 @@ impl Chaos {
         drop(ticks);
         for tick in ended {
             let ended = tick.process.wait();
-            // A tick may fail, for example without its database, but not crash by itself.
+            // A tick may fail, for example without its database, but must not crash.
             let is_expected = match ended.status.code() {
                 None => tick.may_crash,
                 Some(code) => [0, 1, 5].contains(&code),

@@ -175,7 +175,7 @@ fn check_refuses_flags_that_do_not_fit_together() {
 fn check_reports_a_problem_that_a_missing_worker_hides_neither_as_over_nor_as_new() {
     let db = db_with_dead_run();
     let state = temp_dir();
-    // With --max-dead, the dead run is no problem here.
+    // With --max-dead, the dead run is not a problem here.
     let check = || -> String {
         let check = db.jobctl(["check", "--repeat", "1h", "--resolved", "--max-dead", "9"]);
         check.env("XDG_STATE_HOME", state.path().to_str().unwrap()).run().stdout

@@ -128,7 +128,7 @@ fn the_limits_of_a_definition_apply_where_none_are_given() {
         "[jobs.a]\nshell = 'true'\nqueue = 'slow'\npriority = 7\nmax_attempts = 3\nbackoff = \
         'fixed:5m'\ntimeout = '9m'\n",
     );
-    // The timeout is no column of the run without a flag: it is read at the claim.
+    // Without a flag, the run has no timeout of its own: it is read at the claim.
     let own = db.enqueue(["a"]);
     let given = db.enqueue([
         "a",

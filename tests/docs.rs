@@ -207,7 +207,8 @@ fn steps<'a>(block: &Block<'a>, number: usize) -> Vec<Step<'a>> {
 }
 
 /// Replaces times, durations and versions by `#`, and several blanks by one. Such a word is the
-/// name of a day, or begins with a digit but is no number, as `7` and `1/10` are, and no incident.
+/// name of a day, or begins with a digit and is neither a number, such as `7` or `1/10`, nor an
+/// incident.
 fn normalized(line: &str) -> String {
     let is_word = |c: char| c.is_ascii_alphanumeric() || "-:.+_/".contains(c);
     // The id of an incident begins a line, as 17.2.

@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_that_is_no_snooze_waits_by_its_backoff() {
+    fn a_failure_without_a_snooze_waits_by_its_backoff() {
         let mut ended = ended(Outcome::Failed(Failure::ExitCode(1)));
         ended.output.text = "retry-after: 10s".to_owned();
         let next = NextStatus::of(&ended, &facts(Prospect::Transient, 1));

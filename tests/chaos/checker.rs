@@ -282,7 +282,7 @@ impl<'a> Log<'a> {
                     self.problem(format!("run {run}: two inserts"));
                     continue;
                 };
-                // A claim counts an attempt, and its release takes that back.
+                // A claim counts an attempt, and its release subtracts it again.
                 let added = number(new_attempts) - attempts;
                 let is_legal = match (from, to, added) {
                     ("queued" | "failed", "running", 1)

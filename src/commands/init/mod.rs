@@ -146,9 +146,8 @@ impl Arguments {
         }
         if let Some(file) = env_file::own_path().filter(|path| path.exists()) {
             let file = file.display();
-            print::complain(&format!(
-                "{file} stays, because other commands may need the address in it; delete it if none does"
-            ));
+            let why = "other commands may need the address in it; delete it if none does";
+            print::complain(&format!("{file} stays, because {why}"));
         }
         Note::forget(&target.to_string())
             .context("cannot delete what jobctl remembers about this database")
