@@ -3666,7 +3666,7 @@ BEGIN
             USING ERRCODE = '22023';
     END IF;
     IF record_effect.key ~ '^ *$' THEN
-        RAISE EXCEPTION 'key must be 1 to 255 bytes, not only blanks'
+        RAISE EXCEPTION 'key must be 1 to 255 bytes, not all blanks'
             USING ERRCODE = '22023';
     END IF;
     FOR try IN 1..5 LOOP
@@ -5140,7 +5140,7 @@ CREATE FUNCTION jobctl.wrong_value(definition jobctl.job_definitions, payload js
             THEN 'queue must be 1 to 63 letters, digits or _ . : -'
         WHEN length(backoff) > 1000
             THEN 'backoff is longer than 1000 characters'
-        -- The list of control and invisible characters is that of src/text/plain.rs.
+        -- The list of control or invisible characters is that of src/text/plain.rs.
         WHEN octet_length(key) NOT BETWEEN 1 AND 255
             OR key ~ (E'^(-|jobctl-run-| +$)|['
                 '\\u0001-\\u001f\\u007f-\\u009f\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5'
@@ -5152,7 +5152,7 @@ CREATE FUNCTION jobctl.wrong_value(definition jobctl.job_definitions, payload js
                 key ~ '^jobctl-hook-'
                 AND pg_has_role(caller, CURRENT_USER, 'USAGE') IS NOT TRUE
             )
-            THEN 'key must be 1 to 255 bytes, not only blanks, without control and invisible '
+            THEN 'key must be 1 to 255 bytes, not all blanks, without control or invisible '
                 'characters, and must not begin with -, jobctl-run- or jobctl-hook-'
         WHEN key_scope NOT IN ('retained', 'live')
             THEN 'key_scope must be retained or live'
@@ -5193,7 +5193,7 @@ CREATE FUNCTION jobctl.wrong_value(definition jobctl.job_definitions, payload js
                 CASE WHEN share IS NOT NULL THEN 'share' END,
                 CASE WHEN lock IS NOT NULL THEN 'lock' END,
                 CASE WHEN worker IS NOT NULL THEN 'worker' END
-            ) || ' must be 1 to 255 bytes, not only blanks, without control and invisible '
+            ) || ' must be 1 to 255 bytes, not all blanks, without control or invisible '
                 'characters, and must not begin with -'
         WHEN lock IS NOT NULL AND definition.lock_name IS NOT NULL
             THEN format('the definition has the lock %s; leave lock out', definition.lock_name)

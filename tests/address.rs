@@ -61,7 +61,7 @@ fn a_new_shell_finds_the_database_whose_address_init_wrote() {
     fs::write(&crontab, "#!/bin/sh\n").unwrap();
     fs::set_permissions(&crontab, Permissions::from_mode(0o755)).unwrap();
     let removed = new_shell(&["init", "--remove"]).env("PATH", home.to_str().unwrap()).run();
-    removed.success().stderr_has(&format!("{} stays; ", file.display()));
+    removed.success().stderr_has(&format!("{} stays, because ", file.display()));
 }
 
 #[test]

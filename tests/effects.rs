@@ -435,7 +435,7 @@ fn a_command_that_fails_after_its_key_was_skipped_says_so() {
     // Outside of a run, `once` can't know that the first command still runs.
     db.jobctl(["once", "--if-open", "skip", "k", "--", "true"]).run().success();
     fs::write(&end, "").unwrap();
-    first.wait().exits(3).stderr_has("the command failed, but `k` was settled meanwhile");
+    first.wait().exits(3).stderr_has("the command failed, but `k` was settled while it ran");
     assert_eq!(effects(&db), "k: done");
 }
 

@@ -236,3 +236,11 @@ fn only_the_owner_of_the_schema_may_load_and_the_server_may_hide_its_wal() {
     load.stderr("").stdout_has("succeeded:          3/3\n").stdout_has("unknown, because");
     assert_eq!(numbers_of_rows(&db), NO_ROWS);
 }
+
+#[test]
+fn figures_of_a_test_without_ended_runs_count_no_run() {
+    let db = TestDb::new();
+    let figures = db.query(include_str!("../sql/queries/load/measure.sql"));
+    // Only `runs` and `succeeded` have a value: rates and wait times are NULL.
+    assert_eq!(figures, "0|0||||||");
+}

@@ -31,7 +31,7 @@ BEGIN
             USING ERRCODE = '22023';
     END IF;
     IF record_effect.key ~ '^ *$' THEN
-        RAISE EXCEPTION 'key must be 1 to 255 bytes, not only blanks'
+        RAISE EXCEPTION 'key must be 1 to 255 bytes, not all blanks'
             USING ERRCODE = '22023';
     END IF;
     FOR try IN 1..5 LOOP

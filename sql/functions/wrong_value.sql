@@ -51,7 +51,7 @@ AS $$
             THEN 'queue must be 1 to 63 letters, digits or _ . : -'
         WHEN length(backoff) > 1000
             THEN 'backoff is longer than 1000 characters'
-        -- The list of control and invisible characters is that of src/text/plain.rs.
+        -- The list of control or invisible characters is that of src/text/plain.rs.
         WHEN octet_length(key) NOT BETWEEN 1 AND 255
             OR key ~ (E'^(-|jobctl-run-| +$)|['
                 '\\u0001-\\u001f\\u007f-\\u009f\\u00ad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5'
@@ -63,7 +63,7 @@ AS $$
                 key ~ '^jobctl-hook-'
                 AND pg_has_role(caller, CURRENT_USER, 'USAGE') IS NOT TRUE
             )
-            THEN 'key must be 1 to 255 bytes, not only blanks, without control and invisible '
+            THEN 'key must be 1 to 255 bytes, not all blanks, without control or invisible '
                 'characters, and must not begin with -, jobctl-run- or jobctl-hook-'
         WHEN key_scope NOT IN ('retained', 'live')
             THEN 'key_scope must be retained or live'
@@ -104,7 +104,7 @@ AS $$
                 CASE WHEN share IS NOT NULL THEN 'share' END,
                 CASE WHEN lock IS NOT NULL THEN 'lock' END,
                 CASE WHEN worker IS NOT NULL THEN 'worker' END
-            ) || ' must be 1 to 255 bytes, not only blanks, without control and invisible '
+            ) || ' must be 1 to 255 bytes, not all blanks, without control or invisible '
                 'characters, and must not begin with -'
         WHEN lock IS NOT NULL AND definition.lock_name IS NOT NULL
             THEN format('the definition has the lock %s; leave lock out', definition.lock_name)

@@ -377,7 +377,7 @@ CREATE TABLE jobctl.job_runs (
         CONSTRAINT key_is_1_to_255_bytes CHECK (octet_length(idempotency_key) BETWEEN 1 AND 255)
         -- The prefix jobctl-run- is reserved for the keys that runs without a key get. Commands
         -- would read a key that begins with - as an option.
-        -- The list has the control and invisible characters, with which two keys could look alike.
+        -- The list has the control or invisible characters, with which two keys could look alike.
         -- src/text/plain.rs has the same list.
         CONSTRAINT key_is_plain_and_not_reserved CHECK (
             idempotency_key !~ E'^(-|jobctl-run-)|['

@@ -69,10 +69,10 @@ pub(super) struct Filter {
     /// Only runs whose last failure belongs to this incident of `failures --group`
     #[arg(long, value_name = "INCIDENT", value_parser = incident)]
     incident: Option<(i64, i32)>,
-    /// Only runs that wait or waited for this run, also through others
+    /// Only runs that wait or waited for this run, directly or through other runs
     #[arg(long, value_name = "ID", value_parser = run_id, group = "chain")]
     after: Option<i64>,
-    /// Only runs that this run waits or waited for, also through others
+    /// Only runs that this run waits or waited for, directly or through other runs
     #[arg(long, value_name = "ID", value_parser = run_id, group = "chain")]
     before: Option<i64>,
     /// With --after or --before: only the nearest runs, not whole chains

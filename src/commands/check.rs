@@ -70,7 +70,7 @@ pub(crate) struct Arguments {
         value_parser = up_to(YEAR)
     )]
     max_lag: Duration,
-    /// Longest time without a tick of a worker; see `jobctl forget`
+    /// Report workers that have not ticked for this long; `jobctl forget` removes one that is gone
     #[arg(
         long,
         value_name = "DURATION",
@@ -105,7 +105,8 @@ pub(crate) struct Arguments {
     /// When a problem is new, pass all to this command, on stdin: lines, or JSON with --json
     #[arg(long, value_name = "COMMAND", conflicts_with_all = ["webhook", "format"])]
     exec: Option<String>,
-    /// When a problem is new, post all to this URL: JSON whose `text` has the lines, as for Slack
+    /// When a problem is new, post all problems to this URL as JSON: `text` has the printed lines,
+    /// as Slack reads them
     #[arg(long, value_name = "URL", conflicts_with_all = ["json", "format"])]
     webhook: Option<String>,
     /// Also report when a problem is over

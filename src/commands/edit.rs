@@ -58,7 +58,8 @@ struct Values {
     /// Runs with a smaller number start first
     #[arg(long, value_name = "N", value_parser = within(i32::MIN, i32::MAX))]
     priority: Option<i32>,
-    /// Wait after a failure: fixed:1m, exponential:1m..30m, polynomial:10s, list:1m,5m,30m
+    /// The time until the next attempt: fixed:1m, exponential:1m..30m, polynomial:10s (times the
+    /// square of the attempt) or list:1m,5m,30m
     #[arg(long, value_name = "SPEC", value_parser = backoff::check)]
     backoff: Option<String>,
     /// Number of attempts, crashes included, after which the run is dead

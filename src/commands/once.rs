@@ -267,8 +267,8 @@ impl BegunEffect<'_> {
     fn remove(&self) -> anyhow::Result<()> {
         if !self.settle(Settle::Redo, None)? {
             print::complain(&format!(
-                "the command failed, but `{}` was settled meanwhile; if it was settled as done, \
-                 no later `once` runs the command",
+                "the command failed, but `{}` was settled while it ran; if a person settled it as \
+                 done, no later `once` runs the command",
                 plain(self.name)
             ));
         }

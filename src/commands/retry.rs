@@ -29,7 +29,7 @@ use crate::store::{Operation, RetryTerms};
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {
-    /// All dead runs that are not settled; filters narrow them down
+    /// All dead runs except those closed by `jobctl settle`; filters narrow them down
     #[arg(long, group = "All", conflicts_with = "ids", help_heading = HEADING)]
     all_dead: bool,
     /// All runs that an operator cancelled; filters narrow them down

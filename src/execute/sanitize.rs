@@ -57,7 +57,10 @@ fn withhold_descriptors() {
     let descriptors = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     for number in descriptors.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
         if number > 2 {
-            #[allow(unsafe_code, reason = "std offers no other way to an inherited descriptor")]
+            #[allow(
+                unsafe_code,
+                reason = "std has no safe function that borrows an inherited descriptor"
+            )]
             // SAFETY: the listing shows that the descriptor is open. Descriptors that other threads
             // open or close meanwhile are jobctl's own, and already closed on exec.
             let inherited = unsafe { BorrowedFd::borrow_raw(number) };

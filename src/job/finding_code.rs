@@ -128,7 +128,9 @@ impl DoctorCheck {
             Self::OverdueRuns => "no run in a served queue is overdue",
             Self::Claims => "the database rejects the claim of no waiting run",
             Self::Snoozes => "no run has asked for a later attempt ten times",
-            Self::DueTimes => "no time of a waiting run comes from a clock that was ahead",
+            Self::DueTimes => {
+                "no waiting run has a time that was written while the database's clock was ahead"
+            }
             Self::BlockedRuns => {
                 "no run waits for one that did not succeed, is unknown or ended long ago"
             }

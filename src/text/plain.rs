@@ -27,7 +27,7 @@ pub(crate) fn cut(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns the text with control and invisible characters escaped; it stays on one line.
+/// Returns the text with control or invisible characters escaped; it stays on one line.
 pub(crate) fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for c in text.chars() {
@@ -50,7 +50,7 @@ pub(crate) fn is_plain(text: &str) -> bool {
 pub(crate) fn short(what: &str, text: &str) -> Result<String, String> {
     let is_blank = text.trim_matches(' ').is_empty();
     let fits = !is_blank && !text.starts_with('-') && is_plain(text) && text.len() <= 255;
-    let rule = "must have 1 to 255 bytes, not only blanks, without control and invisible \
+    let rule = "must have 1 to 255 bytes, not all blanks, without control or invisible \
                 characters, and must not begin with -";
     if fits { Ok(text.to_owned()) } else { Err(format!("a {what} {rule}")) }
 }

@@ -18,10 +18,10 @@ span AS (
     FROM run
 )
 SELECT
-    count(*) AS runs,
+    count(run.status) AS runs,
     count(*) FILTER (WHERE run.status = 'succeeded') AS succeeded,
     -- Between n runs are n - 1 intervals.
-    round((count(*) - 1) / span.enqueues, 1)::float8 AS enqueues_per_second,
+    round((count(run.status) - 1) / span.enqueues, 1)::float8 AS enqueues_per_second,
     round((count(run.started_at) - 1) / span.claims, 1)::float8 AS claims_per_second,
     percentile_cont(0.5) WITHIN GROUP (ORDER BY run.wait_time)
         FILTER (WHERE run.started_at IS NOT NULL) AS wait_p50_seconds,

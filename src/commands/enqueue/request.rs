@@ -42,7 +42,8 @@ pub(super) struct RunRequest {
     /// Runs with a smaller number start first
     #[arg(long, value_name = "N", value_parser = within(i32::MIN, i32::MAX))]
     priority: Option<i32>,
-    /// Wait after a failure: fixed:1m, exponential:1m..30m, polynomial:10s, list:1m,5m,30m
+    /// The time until the next attempt: fixed:1m, exponential:1m..30m, polynomial:10s (times the
+    /// square of the attempt) or list:1m,5m,30m
     #[arg(long, value_name = "SPEC", value_parser = backoff::check)]
     #[serde(default, deserialize_with = "read::backoff")]
     backoff: Option<String>,
@@ -101,8 +102,8 @@ pub(super) struct RunRequest {
     #[arg(long, value_name = "WHAT", requires = "key", hide_possible_values = true)]
     #[serde(default, deserialize_with = "read::on_conflict")]
     on_conflict: Option<OnConflict>,
-    /// Start when this much time has passed without another enqueue of this key; replaces the
-    /// waiting run, and needs --key-scope live
+    /// Start when this much time has passed without another enqueue of this key. Each enqueue
+    /// replaces the run that waits; needs --key-scope live
     #[arg(
         long,
         value_name = "DURATION",

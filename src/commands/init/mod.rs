@@ -44,8 +44,8 @@ pub(crate) struct Arguments {
     /// root
     #[arg(long, group = "form")]
     systemd: bool,
-    /// Remove the crontab's lines, the units and the notes about this database in
-    /// ~/.local/state/jobctl; the database stays
+    /// Remove what init installed: its lines of the crontab or its systemd units, and the notes
+    /// about this database in ~/.local/state/jobctl; the database stays
     #[arg(long, group = "form")]
     remove: bool,
     /// Write the address into ~/.config/jobctl/env, which only you can read. Commands read this

@@ -99,7 +99,7 @@ impl From<&Error> for Problem {
             Error::InvalidCertificate(invalid) => return Self::of_certificate(invalid),
             Error::AlertReceived(alert) => of_alert(*alert),
             Error::PeerIncompatible(PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig) => {
-                ("the server uses a version of TLS that is not allowed".into(), Remedy::Versions)
+                ("the settings do not allow the server's version of TLS".into(), Remedy::Versions)
             }
             Error::PeerIncompatible(PeerIncompatible::ServerDoesNotSupportTls12Or13) => {
                 of_version()

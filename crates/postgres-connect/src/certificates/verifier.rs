@@ -142,7 +142,8 @@ impl Rules {
             return Ok(());
         }
         match parsed(end_entity) {
-            // As in libpq, the common name counts only if there are no alternative names.
+            // libpq also takes the common name if no alternative name is of the kind of the
+            // server's name, for example if all are addresses. RFC 6125 does not allow that.
             Some(certificate) if !has_extension(&certificate, ALTERNATIVE_NAMES) => {
                 self.check_common_name(&certificate, intermediates, name)
             }
