@@ -1243,6 +1243,24 @@ fn a_tick_that_exits_with_claims_says_what_becomes_of_them() {
     assert_eq!(exits(Vec::new(), true, true).0, "");
 }
 
+#[test]
+fn a_tick_that_exits_while_an_error_lasts_fails_with_this_error() {
+    let mut tick = Tick::that_claims(vec![run(1)], Duration::ZERO);
+    tick.machine.on_error(error(Kind::Busy));
+    tick.machine.exit();
+    tick.take(Event::Time);
+    let Some(Instruction::Exit(Err(why))) = tick.instructions.pop() else { panic!() };
+    assert_eq!(why.to_string(), error(Kind::Busy).to_string());
+}
+
+#[test]
+fn a_tick_that_leaves_renews_no_lease() {
+    let mut tick = Tick::that_claims(vec![run(1)], Duration::ZERO);
+    assert!(tick.machine.renewal_due().is_some());
+    tick.machine.phase = Phase::Leaving;
+    assert_eq!(tick.machine.renewal_due(), None);
+}
+
 /// Found by the simulation: the lease had ended before the exit, so no claim was left to count.
 #[test]
 fn a_tick_that_gave_a_result_up_before_its_exit_fails() {
