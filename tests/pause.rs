@@ -131,7 +131,7 @@ fn resume_uses_a_schedule_that_changes_meanwhile() {
         db.apply("[jobs.a]\nshell = 'true'\nschedule = '0 14 * * *'\n");
         db.jobctl(["pause", "a"]).run().success();
         // The definition changes after `resume` has sent the query with this comment.
-        proxy.freeze_after("Lists the definitions by name, each with its schedule");
+        proxy.freeze_after("Lists the definitions by name, each with its own schedule");
         let resume = db.jobctl(["resume", "a"]).through(&proxy).spawn();
         wait_until("`resume` to read the definition", || proxy.is_frozen());
         db.execute(&format!("UPDATE jobctl.job_definitions SET {change}"));

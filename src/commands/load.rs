@@ -23,7 +23,7 @@ use crate::tick::{self, Bounds, Plan};
 
 /// The default lease of a tick.
 const LEASE: Duration = Duration::from_secs(120);
-/// The name of the definition and of the queue. It is also written in sql/queries/load/.
+/// The name of the definition and of the queue. The queries of the load test have it, too.
 const NAME: &str = "jobctl-load";
 /// How often the test is renewed, and its unfinished runs are counted.
 const POLL: Duration = Duration::from_millis(250);
