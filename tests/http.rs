@@ -283,16 +283,16 @@ fn a_missing_or_invalid_variable_fails_transiently_without_a_call() {
         .prints_nowhere("s3cret");
     assert_eq!(
         db.of_run(absent, "status, attempts, error_type, last_error"),
-        "failed|1|spawn|could not start: header `X-Key` names a variable that is not set or empty"
+        "failed|1|spawn|could not start: header `X-Key` names a variable that is unset or empty"
     );
     assert_eq!(
         db.of_run(empty, "last_error"),
-        "could not start: header `X-Key` names a variable that is not set or empty"
+        "could not start: header `X-Key` names a variable that is unset or empty"
     );
     // Only the history names the variable.
     assert_eq!(
         db.of_attempt(absent, 1, "error"),
-        "could not start: header `X-Key` names a variable that is not set or empty; the variable \
+        "could not start: header `X-Key` names a variable that is unset or empty; the variable \
          is `APP_ABSENT`"
     );
     assert_eq!(

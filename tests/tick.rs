@@ -97,7 +97,7 @@ fn a_log_line_names_the_duration_once_and_only_of_a_started_job() {
             format!("info run {slow} shell attempt 1/10: timed out after T, next attempt in T"),
             format!(
                 "info run {unstarted} http attempt 1/10: could not start: header `X` names a \
-                 variable that is not set or empty; the variable is `APP_ABSENT`, next attempt in T"
+                 variable that is unset or empty; the variable is `APP_ABSENT`, next attempt in T"
             ),
         ]
     );

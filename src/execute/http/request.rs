@@ -226,7 +226,7 @@ fn fill<'v>(
         match variable(name) {
             Some(set) if !set.is_empty() => filled.push_str(&set),
             _ => {
-                let why = format!("header `{header}` names a variable that is not set or empty");
+                let why = format!("header `{header}` names a variable that is unset or empty");
                 let note = Some(format!("the variable is `{name}`"));
                 return Err(Unsendable { failure: Failure::Spawn(why), note });
             }
@@ -302,7 +302,7 @@ mod tests {
     fn a_missing_variable_is_a_transient_failure() {
         rejects(
             "${ABSENT}",
-            Failure::Spawn("header `X` names a variable that is not set or empty".to_owned()),
+            Failure::Spawn("header `X` names a variable that is unset or empty".to_owned()),
             Some("the variable is `ABSENT`"),
         );
     }
