@@ -40,8 +40,9 @@ pub fn main() -> ExitCode {
     }
     let parsed = commands::parse();
     let tick = parsed.as_ref().ok().and_then(|cli| cli.command.tick());
-    // Only for commands that execute jobs: others may ask for confirmation, and only a process of
-    // the terminal's own group can read the answer.
+    // Process 1 runs the command in a child with a process group of its own. Do this only for
+    // commands that execute jobs: others may ask for confirmation, and only a process of the
+    // terminal's group can read the answer.
     if parsed.as_ref().is_ok_and(|cli| cli.command.executes_jobs())
         && let Some(exit) = execute::run_as_init()
     {
@@ -49,9 +50,10 @@ pub fn main() -> ExitCode {
     }
     let is_quiet = tick.is_some_and(|tick| tick.quiet);
     let result = match (loaded, parsed) {
-        // A person can print the help even if the file of variables has a mistake.
+        // Completions, help and version are printed even if the file of variables has a mistake.
         (_, Ok(cli)) if cli.command.needs_no_settings() => cli.command.run(&cli.database),
         (_, Err(usage)) if !usage.use_stderr() => Ok(commands::explain(&usage)),
+        // If the command line has a mistake, too, only the file's mistake is printed.
         (Err(error), _) => Err(error),
         (Ok(()), Ok(cli)) => run(cli),
         (Ok(()), Err(usage)) => Ok(commands::explain(&usage)),

@@ -392,7 +392,9 @@ fn distinct(ids: Vec<i64>) -> Vec<i64> {
 fn release_followers(store: &Store, ids: &[i64]) {
     let mut state = UpkeepState::default();
     let mut slice = TimeSlice::new(Some(Instant::now() + FOLLOWERS_LIMIT), &mut state);
-    if let Err(error) = upkeep::release_followers(store, &mut slice, Some(&mut ids.to_vec())) {
+    // `release_followers` changes this list. What it leaves in it is for the next tick.
+    let mut ended = ids.to_vec();
+    if let Err(error) = upkeep::release_followers(store, &mut slice, Some(&mut ended)) {
         log::debug!("a tick will decide about the blocked runs: {error}");
     }
 }

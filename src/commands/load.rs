@@ -25,7 +25,8 @@ use crate::tick::{self, Bounds, Plan};
 const LEASE: Duration = Duration::from_secs(120);
 /// The name of the definition and of the queue. The queries of the load test have it, too.
 const NAME: &str = "jobctl-load";
-/// How often the test is renewed, and its unfinished runs are counted.
+/// How often the test renews its lock (see load/begin.sql), counts its unfinished runs, and checks
+/// whether its threads must end or have ended.
 const POLL: Duration = Duration::from_millis(250);
 /// The most runs of a test: to compute their figures takes two seconds, and a statement may take
 /// ten.

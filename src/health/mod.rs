@@ -230,10 +230,13 @@ pub(crate) fn mail(why: &str) -> Finding {
 
 /// Returns the finding about an error, with its cause and its remedy.
 fn from_error(severity: Severity, error: &store::Error) -> Finding {
+    // Split the text, not the fields of the error: in some errors, `cause` ends with the remedy, or
+    // `remedy` begins with a part of the cause.
     let line = error.to_string();
     let (cause, remedy) =
         line.rsplit_once("; ").map_or((&*line, None), |(cause, remedy)| (cause, Some(remedy)));
-    Finding { severity, remedy: remedy.map(str::to_owned), ..ok(cause) }
+    let (found, remedy) = (cause.to_owned(), remedy.map(str::to_owned));
+    Finding { severity, found, remedy, ..Finding::default() }
 }
 
 /// Returns the `name` of each fact that `matches`. A name that successive facts have is there once.

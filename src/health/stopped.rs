@@ -105,8 +105,8 @@ fn max_age(fact: &StoppedFacts) -> Option<String> {
     fact.max_age.map(|seconds| show(store::seconds(seconds)))
 }
 
-/// Returns a sentence about what a tick leaves alone; empty if that is nothing. Numbers above
-/// `most` are shown as "over `most`", because they were not counted further.
+/// Returns a sentence about the due runs and schedules that a tick leaves alone on purpose; empty
+/// for none. Numbers above `most` are shown as "over `most`", because counting ended there.
 pub(crate) fn left_alone(counts: &StoppedCounts, most: i64) -> String {
     let StoppedCounts { held, excluded, schedules } = *counts;
     let count = |number: i64, noun: &str, state: &str| {

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use crate::text::duration;
 
-/// The rule of a run without one; the columns have the same default.
+/// The rule if neither the definition nor the enqueue has one. The `backoff` columns have the same
+/// default.
 pub(crate) const DEFAULT: &str = "exponential:1m..30m";
 /// The maximum of a wait, so that no interval overflows.
 const LONGEST: Duration = Duration::from_secs(30 * 86400);
-/// The cap of `exponential:BASE` without one.
+/// The cap of the rule `exponential:BASE`, which has none of its own. A longer BASE is its own cap.
 const DEFAULT_CAP: Duration = Duration::from_secs(3600);
 /// Each wait is longer or shorter by up to this fraction, at random, so that runs that failed
 /// together do not start together.

@@ -12,11 +12,12 @@ use crate::text::duration::MINUTE;
 
 /// The most bytes that wait for the thread. If a line would exceed that, it is dropped.
 const CAPACITY: usize = 4 * 1024 * 1024;
-/// The bytes of one write. `finish` sees progress after each.
+/// The most bytes of one write. `finish` sees progress after each write.
 const CHUNK: usize = 4096;
 /// How long the thread waits for more lines after the first one.
 const BATCH_DELAY: Duration = Duration::from_micros(500);
-/// The process ends after this time without a write, even if lines are left.
+/// How long the end of the process waits for the next write of the log. If none comes, the process
+/// ends without the rest of the lines.
 const STALL_TIMEOUT: Duration = MINUTE;
 
 static LOG: Log = Log { waiting: Mutex::new(Buffer::NONE), changed: Condvar::new() };

@@ -29,7 +29,8 @@ impl Summary {
     ///
     /// - `due`: the number of runs that are still due, at most `most` + 1; `None`: it is unknown.
     /// - `reason`: why the tick stopped; `None`: it can claim nothing more.
-    /// - `left_alone`: which runs the tick left alone on purpose; empty for none.
+    /// - `left_alone`: words for the due runs and schedules that the tick left alone on purpose;
+    ///   empty for none.
     pub(crate) fn line(
         &self,
         due: Option<usize>,

@@ -150,13 +150,14 @@ rows! {
         pub(crate) scheduled_for: Option<String>,
         /// The ids of the runs that it waited for, with commas.
         pub(crate) after: Option<String>,
-        /// Whether the definition passes the results of these runs on.
+        /// Whether the job gets the results of the runs that it waited for.
         pub(crate) passes_results: bool,
         /// Whether the definition says that the job prints JSON.
         pub(crate) prints_json: bool,
         /// The W3C trace context that the run continues.
         pub(crate) traceparent: Option<String>,
-        /// The results as JSON, or why they can't be read; `None`: they were not read.
+        /// The results of the runs that it waited for, as JSON, or why they can't be read; `None`:
+        /// they were not read.
         #[serde(skip)]
         pub(crate) results: Option<std::result::Result<String, Failure>> = None,
     }

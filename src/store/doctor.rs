@@ -145,6 +145,7 @@ impl Store {
     /// the viewer's first.
     pub(crate) fn inspect_grants(&self, matrix: Vec<String>) -> Result<Vec<GrantFacts>> {
         self.transact("inspect grants", |transaction| {
+            // Otherwise a setting of the role could quote names that need no quotes.
             transaction.execute(query!("schema/plain_texts"))?;
             transaction.list(query!("doctor/grants"; matrix))
         })
@@ -153,6 +154,8 @@ impl Store {
     /// Returns the objects that differ from what the migrations make.
     pub(crate) fn inspect_objects(&self) -> Result<Vec<ObjectFacts>> {
         self.transact("inspect objects", |transaction| {
+            // The next query compares texts with docs/schema.sql. So PostgreSQL must write names
+            // and values as in that file, whatever the settings of the role are.
             transaction.execute(query!("schema/plain_texts"))?;
             transaction.list(query!("doctor/objects"; definitions = migrations::DEFINITIONS))
         })

@@ -321,7 +321,8 @@ fn wait_for(
         let refused = row.and_then(|row| Some((row.run_id?, row.code?, row.reason?)));
         if let Some((run_id, code, reason)) = refused {
             let of_run = chunk.iter().find(|pair| pair.run == run_id).unwrap_or(&chunk[0]);
-            return Ok(Some((of_run.index, Queued::Refused(error::refusal(&code), reason))));
+            let exit = error::exit_of_refusal(&code);
+            return Ok(Some((of_run.index, Queued::Refused(exit, reason))));
         }
     }
     Ok(None)
@@ -435,7 +436,7 @@ impl EnqueuedRow {
             Some(error::KEY_TAKEN) => Queued::KeyTaken,
             Some(error::KEY_HAS_RUN) => Queued::KeyHasRun,
             Some(error::NO_DEFINITION) => Queued::Undefined,
-            Some(code) => Queued::Refused(error::refusal(code), self.reason?),
+            Some(code) => Queued::Refused(error::exit_of_refusal(code), self.reason?),
         })
     }
 }

@@ -377,12 +377,17 @@ pub(super) fn is_undefined(error: &postgres::Error) -> bool {
 const UNDEFINED: [&str; 4] = ["42P01", "3F000", "42703", "42883"];
 
 /// Returns the exit status for an error code of `jobctl.enqueue`.
-pub(super) fn refusal(code: &str) -> Exit {
+pub(super) fn exit_of_refusal(code: &str) -> Exit {
     match code {
+        // An argument is wrong.
         "22023" => Exit::Usage,
+        // The definition is disabled.
         "55000" => Exit::Conflict,
+        // The role may not enqueue this run, or a sequence is behind its table.
         "42501" | "JC007" => Exit::Configuration,
+        // The definition is full.
         "JC008" => Exit::Full,
+        // A run of `after` does not exist.
         "JC010" => Exit::NotFound,
         _ => Exit::CouldNot,
     }

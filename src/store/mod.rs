@@ -79,12 +79,14 @@ use crate::text::duration::CENTURY;
 pub(crate) struct Store {
     client: RefCell<Client>,
     timeouts: Timeouts,
-    /// The next transaction checks the schema's version first, without another round trip.
+    /// Whether the next transaction first checks the schema's version, in the round trip that opens
+    /// it. It also sets this to `false`.
     checks_version: Cell<bool>,
     interrupted: Arc<AtomicBool>,
+    /// The number of transactions so far.
     transactions: Cell<u64>,
-    /// The longest transaction since the last call of `take_longest`.
-    longest: Cell<Duration>,
+    /// How long the longest transaction took since the last call of `take_longest`.
+    longest_transaction: Cell<Duration>,
 }
 
 impl Store {
@@ -105,23 +107,25 @@ impl Store {
         Ok(store)
     }
 
-    /// Connects without a check of the schema's version.
+    /// Connects as `open` does, but the first transaction does not check the schema's version: the
+    /// schema may be missing or old.
     pub(crate) fn connect(target: &Target) -> anyhow::Result<Self> {
         let interrupted = Arc::default();
         let client = connect::open(target, &interrupted)?;
         Ok(Self::over(client, interrupted))
     }
 
-    /// Returns a store without a check of the schema's version. While `interrupted` is set, a wait
-    /// for an answer ends early.
+    /// Returns a store over an open connection. Its transactions do not check the schema's version,
+    /// except those of a tick that set `checks_version`. While `interrupted` is set, a wait for an
+    /// answer ends early.
     pub(crate) fn over(client: Client, interrupted: Arc<AtomicBool>) -> Self {
         Self {
             client: RefCell::new(client),
             timeouts: Timeouts::USUAL,
-            checks_version: Cell::default(),
+            checks_version: Cell::new(false),
             interrupted,
-            transactions: Cell::default(),
-            longest: Cell::default(),
+            transactions: Cell::new(0),
+            longest_transaction: Cell::new(Duration::ZERO),
         }
     }
 
@@ -137,7 +141,7 @@ impl Store {
 
     /// Returns how long the longest transaction took since the last call of this function.
     pub(crate) fn take_longest(&self) -> Duration {
-        self.longest.take()
+        self.longest_transaction.take()
     }
 }
 

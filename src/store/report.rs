@@ -166,7 +166,7 @@ impl Store {
         &self,
         scope_of: impl Fn(DateTime<Utc>, &WorkFacts) -> Scope,
     ) -> Result<Snapshot> {
-        let timeouts = Timeouts { one_moment: true, ..self.timeouts };
+        let timeouts = Timeouts { reads_one_snapshot: true, ..self.timeouts };
         self.transact_within(timeouts, "read the report", |transaction| {
             let mut work = read_work(transaction, None, &Thresholds::default(), Purpose::Report)?;
             let now = work.now;

@@ -231,7 +231,7 @@ impl Store {
     /// Reads the status of each job, or only of `job`, and the workers and the longest running
     /// runs.
     pub(crate) fn status(&self, job: Option<String>) -> Result<Overview> {
-        let timeouts = Timeouts { one_moment: true, ..self.timeouts };
+        let timeouts = Timeouts { reads_one_snapshot: true, ..self.timeouts };
         self.transact_within(timeouts, "read the status", |transaction| {
             let mut jobs: Vec<JobStatus> = transaction.list(query!("look/status_jobs"; job))?;
             let figures: Vec<Figures> = transaction.list(query!("look/figures"; job))?;
@@ -262,13 +262,14 @@ impl Store {
         jobs: Option<Vec<String>>,
         thresholds: Thresholds,
     ) -> Result<WorkFacts> {
-        let moment = Timeouts { one_moment: true, ..self.timeouts };
-        self.transact_within(moment, "inspect the work", |transaction| {
+        let timeouts = Timeouts { reads_one_snapshot: true, ..self.timeouts };
+        self.transact_within(timeouts, "inspect the work", |transaction| {
             read_work(transaction, jobs.as_ref(), &thresholds, Purpose::Problems)
         })
     }
 
-    /// Counts what a tick of this worker leaves alone on purpose. Counts runs only up to `limit`.
+    /// Counts the due runs and schedules that a tick of this worker leaves alone on purpose. Counts
+    /// runs only up to `limit`.
     pub(crate) fn count_stopped(
         &self,
         worker: &str,

@@ -16,7 +16,7 @@ use super::{Store, migrations};
 use crate::connect::{Client, INTERRUPTED_LIMIT, Wait};
 use crate::text::listing::Listing;
 
-/// The timeouts of the statements of a transaction.
+/// How a transaction runs: the timeouts of its statements, and what they may do.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Timeouts {
     /// The longest time that each statement may run on the server.
@@ -30,9 +30,9 @@ pub(crate) struct Timeouts {
     /// Whether sequential scans are allowed. Ticks forbid them: for a batch of some hundred ids, or
     /// for the first runs of a lane, the planner would rather read ten thousand rows than use the
     /// index.
-    pub(crate) whole_tables: bool,
+    pub(crate) allows_seqscan: bool,
     /// Whether all statements see one snapshot and write nothing.
-    pub(crate) one_moment: bool,
+    pub(crate) reads_one_snapshot: bool,
 }
 
 impl Timeouts {
@@ -42,8 +42,8 @@ impl Timeouts {
         lock: Duration::from_secs(2),
         silence: Duration::from_secs(5),
         interrupted: INTERRUPTED_LIMIT,
-        whole_tables: true,
-        one_moment: false,
+        allows_seqscan: true,
+        reads_one_snapshot: false,
     };
 
     /// The timeouts of a statement that must not delay others for long.
@@ -91,7 +91,8 @@ impl Store {
         };
         let began = Instant::now();
         let result = run_until_committed(&mut transaction, doing, timeouts, checks_version, work);
-        self.longest.set(self.longest.get().max(began.elapsed()));
+        let longest = self.longest_transaction.get().max(began.elapsed());
+        self.longest_transaction.set(longest);
         result.map_err(|error| error.in_database(transaction.client.target()))
     }
 
@@ -265,8 +266,9 @@ fn run_until_committed<'a, T>(
 /// the role, which could change what a statement means. Settings that only change how definitions
 /// and archives look are in plain_texts.sql.
 fn begin(timeouts: Timeouts) -> String {
-    let Timeouts { statement, lock, whole_tables, one_moment, .. } = timeouts;
-    let isolation = if one_moment { "REPEATABLE READ, READ ONLY" } else { "READ COMMITTED" };
+    let Timeouts { statement, lock, allows_seqscan, reads_one_snapshot, .. } = timeouts;
+    let isolation =
+        if reads_one_snapshot { "REPEATABLE READ, READ ONLY" } else { "READ COMMITTED" };
     let settings = [
         // Without `public`: a function there must not replace one of PostgreSQL's own.
         "search_path = pg_catalog, pg_temp",
@@ -286,7 +288,7 @@ fn begin(timeouts: Timeouts) -> String {
         "random_page_cost = 1.1",
         // Compiling a plan takes longer than running it.
         "jit = off",
-        &format!("enable_seqscan = {whole_tables}"),
+        &format!("enable_seqscan = {allows_seqscan}"),
         &format!("statement_timeout = {}", statement.as_millis()),
         // If a host freezes or loses its network during a transaction, its locks would last until
         // TCP gives up, after hours. This limit ends them.

@@ -126,9 +126,9 @@ impl Database {
         }
     }
 
-    /// Completes a step: reads the results that its claimed runs get, and decides about the
-    /// followers of the `ended` runs. If the step had a claim, the next request decides instead,
-    /// because claimed runs start first.
+    /// Completes a step: reads the results for its claimed runs, and decides about the followers of
+    /// the `ended` runs. If the step had a claim, the next request decides instead, because claimed
+    /// runs start first.
     fn complete(
         &mut self,
         mut step: StepResult,
@@ -149,8 +149,9 @@ impl Database {
         self.store.preview(&plan.worker, &plan.filter, most).map(|due| due.len())
     }
 
-    /// Returns words for what the tick leaves alone on purpose, such as held runs. Counts at most
-    /// `most` of each kind: for `most` or more, the words are "over `most - 1`".
+    /// Returns words for the due runs and schedules that the tick leaves alone on purpose, such as
+    /// held runs. Counts at most `most` of each kind: for `most` or more, the words are "over
+    /// `most - 1`".
     pub(super) fn left_alone(&self, plan: &Plan, most: i64) -> store::Result<String> {
         let counts = self.store.count_stopped(&plan.worker, &plan.filter, most)?;
         Ok(health::left_alone(&counts, most - 1))
@@ -162,9 +163,10 @@ impl Database {
     }
 }
 
-/// Reads the results that these runs get, one run at a time: a run whose results can't be read must
-/// not delay the others. Begins no statement after the time that one statement may take. If the
-/// results of a run are still unread then, the run does not start, and its claim is released.
+/// Gives each claimed run the results of the runs that it waited for, if its job gets them. Reads
+/// them for one claimed run at a time: one whose results can't be read must not delay the others.
+/// Begins no statement after the time that one statement may take. If the results for a claimed run
+/// are still unread then, it does not start, and its claim is released.
 fn read_results(store: &mut Store, claimed: &mut [Claimed], timeouts: Timeouts) {
     store.set_timeouts(timeouts);
     let until = Instant::now() + timeouts.statement;
@@ -173,7 +175,10 @@ fn read_results(store: &mut Store, claimed: &mut [Claimed], timeouts: Timeouts) 
             Ok(results) => Ok(results),
             // The connection is lost, so the next statement would fail, too.
             Err(error) if error.kind == Kind::Lost => return,
+            // A row may be the cause. Then another attempt would not help: `BadPayload` is
+            // permanent.
             Err(error) if error.may_be_about_rows() => Err(Failure::BadPayload(error.to_string())),
+            // The cause may be gone at the next attempt: `Spawn` is not permanent.
             Err(error) => Err(Failure::Spawn(error.for_log())),
         };
         run.results = Some(results);

@@ -33,7 +33,9 @@ pub(super) trait Runtime {
     /// Returns how many runs the pool has, running and waiting.
     fn pool(&self) -> PoolState;
 
-    /// See `Pool::wake_when`.
+    /// Lets the pool end a wait once, when it reaches the state `wake_when`. Returns true if the
+    /// pool has reached it already: then the pool ends no wait. `unrecorded` is the number of bytes
+    /// of output that were taken from the pool, but are not yet recorded.
     fn wake_when(&mut self, wake_when: WakeWhen, unrecorded: usize) -> bool;
 
     /// Takes the attempts that have ended since the last call.
@@ -85,7 +87,8 @@ pub(super) trait Runtime {
 pub(super) enum Step {
     /// Nothing: call `step` again.
     Continue,
-    /// Wait until this time, a signal, the pool or a connection; then call `woken`.
+    /// Wait until a signal, the pool or a connection ends the wait, at most until this time
+    /// (`None`: without a time limit); then call `woken`.
     Wait(Option<Instant>),
     /// Get the answer to this request, then call `answered`.
     Ask(Box<Request>, AnswerTimeout),

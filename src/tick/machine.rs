@@ -226,10 +226,10 @@ impl Machine {
     pub(super) fn until(&self) -> Option<Instant> {
         if !self.link.is_up() {
             // Nothing can be sent. The tick only waits for the time when `drop_expired` drops a
-            // write, and for the ends of the phase and of the outage.
+            // write, for the end of the phase, and for the time to give the database up.
             let leases = self.writes.tokens().filter_map(|claim| self.leases.get(&claim));
             let dropped = leases.map(|lease| lease.expires() + self.timing.result_kept);
-            return dropped.chain(self.phase_end()).chain(self.outage_end()).min();
+            return dropped.chain(self.phase_end()).chain(self.gives_up_at()).min();
         }
         let first_duty = self.duties().map(|(at, _)| at).chain(self.late_at()).min();
         let send_at = first_duty.map(|at| at.max(self.not_before().unwrap_or(at)));
@@ -258,7 +258,7 @@ impl Machine {
             // The driver answers with `Event::Ended` at once, and that continues here.
             return self.instructions.push(Instruction::Withdraw);
         }
-        if self.outage_end().is_some_and(|end| self.now >= end) {
+        if self.gives_up_at().is_some_and(|end| self.now >= end) {
             self.drop_all_writes();
             let silent = || Fault::new(Exit::Unavailable, "the database did not answer").into();
             let away = self.link.take_unavailable().unwrap_or_else(silent);

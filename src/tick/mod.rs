@@ -193,6 +193,7 @@ impl Process {
         let reason = first.map(|(_, reason)| reason);
         // One more than the summary counts: then it can say that there are more.
         let most = DUE_COUNTED as i64 + 1;
+        // `left_alone`: words for the due runs and schedules that the tick left alone on purpose.
         let (mut due, mut left_alone) = (None, String::new());
         if let Some(database) = &self.database {
             // An error only shortens the summary: perhaps the connection is lost, or a signal

@@ -40,7 +40,7 @@ impl Timing {
             statement: Timeouts::USUAL.statement.min(lease / 6),
             lock: Timeouts::USUAL.lock.min(lease / 12),
             silence: Timeouts::USUAL.silence.min(lease / 12),
-            whole_tables: false,
+            allows_seqscan: false,
             ..Timeouts::USUAL
         };
         Self {
@@ -109,7 +109,7 @@ mod tests {
                     < timing.stop_after
             );
             assert!(timing.timeouts.lock < timing.timeouts.statement);
-            assert!(!timing.timeouts.whole_tables);
+            assert!(!timing.timeouts.allows_seqscan);
         }
     }
 

@@ -263,7 +263,8 @@ impl Drop for Client {
         if let Some(connection) = connection.filter(|_| may_wait) {
             let _ = runtime.block_on(async { timeout(LONGEST_CLOSE, connection).await });
         }
-        // Do not wait for a lookup of a host name that may still run, as to drop the runtime would.
+        // The lookup of a host name may still run. To drop the runtime would wait for it; this does
+        // not.
         runtime.shutdown_background();
     }
 }

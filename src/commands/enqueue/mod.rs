@@ -276,18 +276,19 @@ struct OwnAttempt<'a> {
     interrupted: Arc<AtomicBool>,
     /// How many runs the tick has started, 0 or 1; `None`: no tick has ended without an error.
     runs_started: Option<usize>,
-    /// The tick has waited for the database after the job, and could not record the result.
-    has_waited: bool,
+    /// The tick failed after it had started the job. If the database was away, the tick has waited
+    /// for it, and could not record the result.
+    failed_after_start: bool,
 }
 
 impl OwnAttempt<'_> {
-    /// Makes the attempt, unless an earlier call did, and reads the state of the run. `None`: the
-    /// run was deleted.
+    /// Makes the attempt with a tick, unless the tick of an earlier call ended without an error.
+    /// Then reads the state of the run. `None`: the run was deleted.
     fn make(&mut self) -> anyhow::Result<Option<RunState>> {
         if self.runs_started.is_none() {
             let TickEnd { runs_started, result, .. } =
                 self.tick.run_one(self.id, self.database, self.outage_limit)?;
-            self.has_waited = runs_started > 0 && result.is_err();
+            self.failed_after_start = runs_started > 0 && result.is_err();
             result?;
             self.runs_started = Some(runs_started);
         }
@@ -329,9 +330,15 @@ fn run_here(
     let interrupted = Arc::default();
     super::catch_signals(&interrupted)?;
     let outage_limit = wait.map_or(OUTAGE_LIMIT, |wait| wait.min(OUTAGE_LIMIT));
-    let (runs_started, has_waited) = (None, false);
-    let mut attempt =
-        OwnAttempt { tick, id, database, outage_limit, interrupted, runs_started, has_waited };
+    let mut attempt = OwnAttempt {
+        tick,
+        id,
+        database,
+        outage_limit,
+        interrupted,
+        runs_started: None,
+        failed_after_start: false,
+    };
     let mut away_since = None;
     loop {
         let error = match attempt.make() {
@@ -341,7 +348,7 @@ fn run_here(
         };
         if !attempt.is_interrupted() {
             let is_away = exit_of(&error) == Exit::Unavailable;
-            let has_waited = attempt.has_waited;
+            let has_waited = attempt.failed_after_start;
             let since = *away_since.get_or_insert_with(|| {
                 let waits_for = if is_away { "the database" } else { "a tick" };
                 // If the tick has waited for the database already, this command does not.
@@ -383,6 +390,7 @@ fn complain_of_existing(answers: &[Accepted]) {
             "{subject} is {status}, so nothing will run; `jobctl retry {id}`, or use another key"
         ));
     }
+    // An answer has `due_at` only if the run is due later than asked.
     let later: Vec<_> = answers.iter().filter(|answer| answer.due_at.is_some()).collect();
     if let Some((first, id, subject)) = holders(&later) {
         let due = first.due_at.map(timestamp::instant).unwrap_or_default();

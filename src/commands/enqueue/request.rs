@@ -151,7 +151,7 @@ fn after(text: &str) -> Result<After, String> {
     run_id(text).map(After::Id)
 }
 
-/// Readers of the fields of a line, by the rules of the flags.
+/// Readers of the values in a line of a batch, by the rules of the flags.
 mod read {
     use serde::{Deserializer, de};
 
@@ -305,8 +305,8 @@ impl RunRequest {
         }
     }
 
-    /// Converts a checked request into the run that the database enqueues. `line` is its line in
-    /// the input.
+    /// Converts a checked request into the run that the database enqueues. `line` is the number of
+    /// its line in the batch; `None`: the flags describe the run.
     pub(super) fn into_asked(mut self, line: Option<usize>) -> anyhow::Result<Asked> {
         let (name, after, rule) = (self.r#as.take(), take(&mut self.after), self.rule());
         let replaces = self.debounce.is_some() || self.on_conflict == Some(OnConflict::Replace);
@@ -413,7 +413,8 @@ fn check_conflict(line: Option<usize>, run: &mut NewRun) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the name of a value in an error: a flag of the command line, or a field of a line.
+/// Returns the name of a value in an error: that of a key of the JSON object in this line of a
+/// batch, or without a line, that of a flag of the command line.
 pub(super) fn called(line: Option<usize>, field: &str) -> String {
     match line {
         Some(_) => format!("`{field}`"),
@@ -429,7 +430,7 @@ fn replacing(line: Option<usize>, debounce: Option<f64>) -> String {
     }
 }
 
-/// Adds the line of a batch to an error.
+/// Adds the number of a batch's line to an error, if the error is about a line.
 pub(super) fn at_line(line: Option<usize>, fault: Fault) -> Fault {
     let Some(line) = line else { return fault };
     Fault::new(fault.exit, format!("cannot enqueue: batch line {line}: {fault}"))

@@ -205,12 +205,13 @@ fn events_of_job(flow: &Flow) -> Option<[Sample; 4]> {
     }))
 }
 
-/// Counts the unfinished and the dead runs of a job by status. `failed` runs are due or not due, as
-/// queued ones.
+/// Returns the number of unfinished and of dead runs of a job, by status.
 fn by_status(job: &JobStatus) -> [Sample; 5] {
+    // A queued or failed run counts as due or as not due.
+    let queued_and_failed = job.not_due_runs + job.due_runs;
     let counts = [
         ("blocked", job.blocked_runs),
-        ("queued", job.not_due_runs + job.due_runs - job.failed_runs),
+        ("queued", queued_and_failed - job.failed_runs),
         ("failed", job.failed_runs),
         ("running", job.running_runs),
         ("dead", job.dead_runs),

@@ -376,7 +376,8 @@ impl Transport for HttpSocket {
         let free = self.buffers.input_append_buf();
         let mut read = || retry(|| self.stream.read(free));
         let length = match timeout.reason {
-            // A server may ignore `Expect: 100-continue`. ureq then sends the body after a second.
+            // Other waits end only at the limit of the call. This one needs its own: if the server
+            // ignores `Expect: 100-continue`, ureq sends the body after the wait.
             Timeout::Await100 => {
                 until_limit((Instant::now() + *timeout.after, timeout.reason), read)
             }

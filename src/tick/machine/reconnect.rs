@@ -13,7 +13,7 @@ use crate::tick::phase::{Phase, PhaseEnd};
 impl Machine {
     /// Returns when a tick that runs no job gives the database up; `None`: it runs a job, there is
     /// a connection, or there is no limit.
-    pub(super) fn outage_end(&self) -> Option<Instant> {
+    pub(super) fn gives_up_at(&self) -> Option<Instant> {
         let runs_jobs = self.pool.running + self.pool.waiting > 0;
         if runs_jobs {
             return None;

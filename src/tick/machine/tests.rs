@@ -1331,7 +1331,7 @@ fn a_tick_without_running_jobs_gives_the_database_up_after_its_limit() {
     assert_eq!(tick.machine.until(), Some(lost + seconds(21.0)));
     // A connection that has not answered changes nothing.
     tick.on(Event::Connected);
-    assert_eq!(tick.machine.outage_end(), None);
+    assert_eq!(tick.machine.gives_up_at(), None);
     tick.machine.unanswered = None;
     tick.on(Event::ConnectFailed(anyhow!("refused")));
     tick.at(lost + seconds(21.0));
