@@ -139,7 +139,8 @@ BEGIN
                     )
             END AS reason
     ),
-    -- The followers that may now start, or must be cancelled: these have a reason.
+    -- The followers that may now start, and those that must be cancelled. Only the latter have a
+    -- `reason`.
     candidate AS (
         SELECT
             decided.run_id,
@@ -172,8 +173,8 @@ BEGIN
     UPDATE jobctl.job_runs AS run
     SET
         status = 'queued',
-        -- Not in the past: claims begin with the earliest time, so this run would start before runs
-        -- that were due earlier.
+        -- Not in the past: claims begin with the earliest run_at. With a time at which this run was
+        -- still blocked, it would start before runs that have been able to start for longer.
         run_at = greatest(run.run_at, now()),
         expires_at = CASE
             -- The run keeps the length of the time from run_at to expires_at. `least` ignores NULL,

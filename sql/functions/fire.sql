@@ -136,6 +136,8 @@ BEGIN
                         AND run.definition_id = definition.id
                         AND run.worker IS NOT DISTINCT FROM pinned
                 )
+                -- With scheduled_for, but without the name of an application's schedule: runs of
+                -- the definition's own schedule.
                 ELSE NOT EXISTS (
                     SELECT FROM jobctl.job_runs AS run
                     WHERE run.job_type = definition.name
@@ -157,8 +159,9 @@ BEGIN
     END IF;
     -- In seconds, because the length of a month or a day depends on the time that it is added to.
     delay := extract(epoch FROM fire.delay) * interval '1 second';
-    -- The payload of a schedule that is put off may be unreadable. Such a schedule has no times
-    -- here, so this statement, which is the only one that reads the payload, does not read it.
+    -- The payload of a schedule that is put off may be unreadable. Only this statement reads
+    -- payloads, and only to insert runs. For a schedule that is put off, `times` is empty, see the
+    -- checks above, so the statement inserts no run.
     WITH queued AS (
         INSERT INTO jobctl.job_runs AS run (
             definition_id,

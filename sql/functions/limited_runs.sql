@@ -128,8 +128,9 @@ BEGIN
             AND definition.kind <> ALL (excluded_kinds)
             AND coalesce(definition.lock_name <> ALL (full_locks), true)
             -- Leave out definitions whose rate allows no start now, before they cost a lock and a
-            -- count. By the rules, the next start is at most one rate_interval away. A time more
-            -- than a minute later was written while the database's clock was ahead, see is_ahead.
+            -- count. A rate allows the next start `most_at_once - 1` intervals before rate_next_at:
+            -- at most one rate_interval from now. A time more than a minute later was written while
+            -- the database's clock was ahead, see is_ahead.
             AND coalesce(
                 definition.rate_next_at - (definition.most_at_once - 1) * definition.rate_interval
                     NOT BETWEEN now() AND now() + definition.rate_interval + interval '1 minute',
@@ -157,13 +158,16 @@ BEGIN
     locked AS MATERIALIZED (
         SELECT
             definition.id,
+            -- The time of the next start, computed as above, is more than a minute later than the
+            -- rate allows: the database's clock was ahead when rate_next_at was written.
             definition.rate_next_at - (definition.most_at_once - 1) * definition.rate_interval
                 > now() + definition.rate_interval + interval '1 minute' AS is_ahead
         FROM jobctl.job_definitions AS definition
         WHERE definition.id = ANY (ARRAY(SELECT with_due_runs.id FROM with_due_runs))
         FOR NO KEY UPDATE SKIP LOCKED
     ),
-    -- Rates whose next start is later than any rule allows begin again.
+    -- Rates that are ahead begin again, as if no run had started. Otherwise, none of their runs
+    -- could start before the wrong time.
     restarted AS (
         UPDATE jobctl.job_definitions AS definition
         SET rate_next_at = NULL

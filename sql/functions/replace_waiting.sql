@@ -37,7 +37,7 @@ BEGIN
         run_at = greatest(
             least(replace_waiting.run_at, run.created_at + replace_waiting.debounce_max),
             -- A due run keeps its place in the order of claims. No other run gets a past time,
-            -- which would put it before runs that were due earlier.
+            -- which would put it before runs that are due already.
             least(run.run_at, now()),
             -- The end of the backoff. `greatest` ignores the NULL of other runs.
             CASE run.status WHEN 'failed' THEN run.run_at END

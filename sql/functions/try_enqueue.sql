@@ -103,8 +103,8 @@ BEGIN
         * interval '1 second';
     run_at := coalesce(run_at, now() + coalesce(run_in, debounce), now());
     expires_at := run_at + expires_in;
-    -- Not in the past: claims begin with the earliest run_at, so the run would start before runs
-    -- that were due earlier.
+    -- Not in the past: claims begin with the earliest run_at, so the new run would start before
+    -- runs that are due already.
     run_at := greatest(run_at, now());
     IF definition.max_waiting IS NOT NULL AND definition.when_full <> 'drop_oldest' THEN
         -- Count the waiting runs, in at most max_waiting entries of indexes. With a stored number,

@@ -47,10 +47,12 @@ BEGIN
             given.run_id,
             given.after_id,
             given.rule,
-            -- A run can't wait for itself: before its own enqueue, no run had its id.
+            -- A run that names itself counts as missing: when it was enqueued, its id did not
+            -- exist yet.
             run.id IS NULL OR given.after_id = given.run_id AS is_missing,
-            -- This transaction has dropped the predecessor, or a run for which that one waited,
-            -- perhaps to make room for the run that waits.
+            -- This transaction has cancelled the predecessor, because a definition was full
+            -- (`dropped`; perhaps to make room for the new run), or because the predecessor itself
+            -- waited for a run that was cancelled (`predecessor`).
             run.error_type IN ('dropped', 'predecessor') AND run.finished_at = now() AS is_dropped,
             run.status
         FROM unnest(runs, predecessors, rules) AS given (run_id, after_id, rule)
@@ -75,6 +77,9 @@ BEGIN
     WHERE asked.is_missing
         OR asked.is_dropped
         OR coalesce(asked.rule NOT IN ('success', 'any_end', 'or_cancel'), true)
+        -- Refuse `or_cancel` after a run that has ended without success: it would cancel the new
+        -- run at once. A run that succeeded, and was repeated by `retry --again` without success,
+        -- counts as succeeded.
         OR (
             asked.rule = 'or_cancel'
             AND asked.status IN ('dead', 'cancelled')

@@ -21,6 +21,7 @@ LEFT JOIN LATERAL (
     SELECT run.run_at
     FROM jobctl.job_runs AS run
     WHERE run.id = hold.run_id
+        -- A run that asked for a later attempt is queued until then, with that time in run_at.
         AND run.status = 'queued'
     OFFSET 0
 ) AS asked ON true

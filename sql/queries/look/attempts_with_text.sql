@@ -1,6 +1,7 @@
 -- Filters the given attempts, and keeps their order: returns the attempts whose error or last line
 -- of output contains a text. Compares in lower case, as list_ids.sql explains.
--- $1  run_ids    $2  attempts, of equal length    $3  error: the text    $4  limit; NULL for all
+-- $1  run_ids    $2  attempts, arrays of equal length
+-- $3  error: the text    $4  limit; NULL for all
 SELECT given.run_id, given.attempt
 FROM unnest($1::bigint[], $2::integer[]) WITH ORDINALITY AS given (run_id, attempt, place)
 JOIN jobctl.job_attempts AS attempt

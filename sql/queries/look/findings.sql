@@ -624,10 +624,9 @@ found (facts) AS (
         AND definition.kind = 'shell'
         AND definition.timeout IS NULL
     UNION ALL
-    -- Nothing prunes the history: more than 1,000 runs ended over 100 days ago, and 10 days longer
-    -- ago than their definition keeps them. By default, `jobctl prune` keeps runs for at most 90
-    -- days. Reads only the 5,000 runs that ended first. A small history (reltuples is the estimated
-    -- number of runs) needs no pruning.
+    -- Nothing prunes the history: `jobctl prune` should have deleted more than 1,000 runs over 10
+    -- days ago. By default, it keeps runs for at most 90 days, so only runs that ended over 100
+    -- days ago count, also if their definition has a shorter time.
     SELECT jsonb_build_object('code', 'prune_missing', 'since_at', oldest.finished_at)
     FROM (
         SELECT ended.finished_at
@@ -637,6 +636,7 @@ found (facts) AS (
             WHERE run.finished_at < now() - interval '100 days'
                 AND run.created_at < now() - interval '100 days'
             ORDER BY run.finished_at
+            -- Limits the cost of this finding: reads only the 5,000 runs that ended first.
             LIMIT 5000
         ) AS ended
         LEFT JOIN definition ON definition.name = ended.job_type
@@ -645,14 +645,17 @@ found (facts) AS (
                 WHEN 'dead' THEN definition.keep_dead
                 ELSE definition.keep
             END,
+            -- NULL: no definition says how long to keep the run, so the 100 days suffice.
             true
         )
         ORDER BY ended.finished_at
+        -- The row after the first 1,000: there is one only if more runs than these are too old.
         OFFSET 1000
         LIMIT 1
     ) AS oldest
     JOIN pg_class AS relation
         ON relation.oid = to_regclass('jobctl.job_runs')
+    -- A small history needs no pruning. reltuples is the estimated number of runs.
     WHERE relation.reltuples > 100000
         AND $1::text[] IS NULL
     UNION ALL

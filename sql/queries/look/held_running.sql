@@ -1,5 +1,5 @@
 -- Counts the running runs of the targets of holds, and checks that each target is held.
--- $1  scopes    $2  names, of equal length; a name is empty for the scope `all`
+-- $1  scopes    $2  names, arrays of equal length; a name is empty for the scope `all`
 -- One row: the number of running runs, and whether all targets are held (`is_held`). If a target is
 -- not held, its runs can still start.
 SELECT

@@ -1,5 +1,5 @@
 -- Reads the given failed attempts, in their order, with the present status of their runs.
--- $1  run_ids    $2  attempts, of equal length
+-- $1  run_ids    $2  attempts, arrays of equal length
 -- Texts are cut, because workers may write long ones.
 SELECT
     attempt.run_id,

@@ -17,7 +17,7 @@
 --
 -- Reads only columns that a viewer may read.
 -- $1  since      $2  until, exclusive; NULL for no bound
--- $3  run_ids    $4  attempts, of equal length: only these attempts; NULL for all
+-- $3  run_ids    $4  attempts, arrays of equal length: only these attempts; NULL for all
 -- $5  with_unstarted: whether to add runs that died without a failed attempt, an incident each
 -- $6  limit
 -- Some columns:

@@ -1,5 +1,6 @@
--- Returns what the current role may do and see beyond a viewer: the commands of operators
--- (`operates`), and sequences_behind.sql (`sees_sequences`). One row.
+-- Returns whether the current role has two rights that a viewer does not have. One row:
+--   operates          it may change runs and definitions, as the commands of operators do
+--   sees_sequences    it may read sequences and ids, as sequences_behind.sql does
 SELECT
     has_column_privilege('jobctl.job_runs', 'cancel_requested_at', 'UPDATE')
         AND has_column_privilege('jobctl.job_definitions', 'paused_at', 'UPDATE') AS operates,

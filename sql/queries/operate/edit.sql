@@ -5,7 +5,7 @@
 -- $9  max_attempts, more than the run has used    $10 timeout, seconds
 -- $11 backoff  $12 operation, for undo.sql
 -- A row per existing id: its status, and whether it has these values now (`granted`). `is_blocked`
--- is always false, because only a retry can block a run.
+-- is always false, because an edit blocks no run.
 WITH wanted AS (
     SELECT
         $5::text AS queue,

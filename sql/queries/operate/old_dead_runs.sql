@@ -1,6 +1,8 @@
 -- Lists a part of a job's dead runs, by id, and says which are old. Its parameters and columns are
--- those of old_runs.sql. That statement leaves out dead runs: if a definition keeps them for a
--- shorter time than other runs, it would read all other runs that ended between the two times.
+-- those of old_runs.sql.
+-- Dead runs have their own statement, because a definition may keep them for a shorter time than
+-- its other runs. If old_runs.sql also found the old dead runs, each prune would read the other
+-- runs that ended between the two times, too, although it keeps them.
 -- $1  job    $2  age    $3  after    $4  limit
 SELECT
     run.id,

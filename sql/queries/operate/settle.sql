@@ -3,7 +3,7 @@
 -- $1  ids    $2  from: statuses that a run may have    $3  host_user    $4  reason, for the trail
 -- $5  operation, for undo.sql
 -- A row per existing id: its status, and whether it is settled now (`granted`). `is_blocked` is
--- always false, because only a retry can block a run.
+-- always false, because this statement blocks no run.
 WITH asked AS MATERIALIZED (
     SELECT
         run.id,

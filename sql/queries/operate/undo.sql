@@ -3,8 +3,8 @@
 -- asks. This can also restore the end of a run, which otherwise only the function end_runs writes.
 -- $1  ids    $2  operation    $3  host_user    $4  reason, for the trail
 -- A row per existing id of a run that the operation changed: its status before, and whether its
--- values were restored (`granted`). `is_blocked` is always false, because only a retry can block a
--- run.
+-- values were restored (`granted`). `is_blocked` is always false, also for runs that are blocked
+-- again: only `jobctl retry` prints it.
 WITH asked AS MATERIALIZED (
     SELECT
         run.id,
@@ -29,7 +29,8 @@ WITH asked AS MATERIALIZED (
     ORDER BY run.id
     FOR NO KEY UPDATE OF run
 ),
--- The runs that were blocked before the operation, and must be blocked again.
+-- The runs that must be blocked again: they were blocked before the operation, and a run for which
+-- they waited has still not ended as they ask.
 blocked AS MATERIALIZED (
     SELECT jobctl.reopen_dependencies(
         ARRAY(
