@@ -198,7 +198,7 @@ fn a_pool_without_a_free_session_is_named() {
     other.simple_query("SELECT").unwrap();
     let refused = db.jobctl(["list"]).env("JOBCTL_DATABASE_URL", &url).run().exits(5);
     refused.complains_once().stderr_has(
-        "query_wait_timeout; try again; the server behind the pooler may be down, or the pool \
+        "query_wait_timeout; try again: the server behind the pooler may be down, or the pool \
          exhausted or paused\n",
     );
 }

@@ -127,7 +127,7 @@ impl Error {
     pub(super) fn silent(doing: &str) -> Self {
         Self::lost(
             format!("cannot {doing}: {SILENT}"),
-            "try again later; a pooler's pool may be exhausted or paused",
+            "try again later: a pooler's pool may be exhausted or paused",
         )
     }
 
@@ -258,7 +258,7 @@ pub(crate) fn utf8_database(role: &str) -> String {
 
 /// The remedy if a pooler gets no connection to the server.
 const BEHIND_POOLER: &str =
-    "try again; the server behind the pooler may be down, or the pool exhausted or paused";
+    "try again: the server behind the pooler may be down, or the pool exhausted or paused";
 /// The cause if an answer is not one of PostgreSQL, and its remedy.
 const BROKEN: &str = "the database sent an invalid answer";
 const CHECK_ADDRESS: &str = "check that the address is right";

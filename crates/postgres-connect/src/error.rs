@@ -15,7 +15,7 @@ const CHECK_ADDRESS: &str = "is PostgreSQL running there? correct the URL or the
 const CHECK_POOLER: &str = "is PostgreSQL running there, or a pooler whose pool is exhausted or \
     paused? correct the URL or the PG* variables";
 const TRY_AGAIN: &str = "try again in a moment";
-const CHECK_LIMITS: &str = "try again in a moment; if the error remains, raise max_connections, or \
+const CHECK_LIMITS: &str = "try again in a moment: if the error remains, raise max_connections, or \
     the CONNECTION LIMIT of the role or the database";
 const ALLOW_CONNECTIONS: &str = "let it with ALTER DATABASE ... ALLOW_CONNECTIONS true, or name \
     another in the URL or PGDATABASE";
@@ -406,9 +406,9 @@ pub fn is_behind_pooler(message: &str) -> bool {
 /// XX000.
 fn of_pooler(message: &str) -> (ErrorKind, &'static str) {
     use ErrorKind::{Login, Password, Rules, Unavailable, UnknownDatabase, UnknownRole};
-    const BEHIND_POOLER: &str = "try again; the server behind the pooler may be down, or the pool \
+    const BEHIND_POOLER: &str = "try again: the server behind the pooler may be down, or the pool \
                                  exhausted or paused";
-    const UNCERTAIN: &str = "try again in a moment; if the error remains, check the user, the \
+    const UNCERTAIN: &str = "try again in a moment: if the error remains, check the user, the \
                              password, the database and the settings of the pooler";
     const POOLER_LOGIN: &str = "the server rejects the pooler's login: correct its settings, or \
                                 wait until the server works";
@@ -532,8 +532,8 @@ mod tests {
             assert!(remedy.contains("if the error remains, check the user"), "{remedy}");
         }
         for (message, part) in [
-            ("query_wait_timeout", "try again; the server behind the pooler"),
-            ("server login has been failing, try again later", "try again; the server behind"),
+            ("query_wait_timeout", "try again: the server behind the pooler"),
+            ("server login has been failing, try again later", "try again: the server behind"),
             (
                 "server login has been failing, cached error: password authentication failed",
                 "the server rejects the pooler's login",
