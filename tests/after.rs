@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use postgres::Client;
+use postgres::error::SqlState;
 use rustix::process::Signal;
 
 use crate::support::http_server::HttpServer;
@@ -34,6 +35,23 @@ fn enqueue_mail_after(db: &TestDb, after: &[i64], flags: &[&str]) -> i64 {
 
 fn tick(db: &TestDb) {
     db.jobctl(["tick"]).run().success();
+}
+
+/// Returns a database with a dead run of `bad`, and this run.
+fn db_with_dead_run() -> (TestDb, i64) {
+    let db = db_with_export_mail_and_bad();
+    let dead = db.enqueue(["bad"]);
+    tick(&db);
+    assert_eq!(db.status(dead), "dead");
+    (db, dead)
+}
+
+/// Returns what `enqueue` and `wait` print about a run that can't start.
+fn cannot_start(id: &str) -> String {
+    format!(
+        "jobctl: run {id} can't start: a run that must succeed first is dead, cancelled or \
+         deleted; `jobctl show {id}` says which\n"
+    )
 }
 
 /// Returns the states of the runs that this run waits for, in the order of the ids. `open`: it has
@@ -319,10 +337,7 @@ fn show_and_wait_name_what_keeps_a_run_at_the_end_of_a_chain_from_starting() {
         .stdout_has(&why)
         .stdout_has("after rule:  any_end");
     // Each `wait` prints this line once. A `wait` that begins now prints it at once.
-    let says = format!(
-        "jobctl: run {last} can't start: a run that must succeed first is dead, cancelled or \
-         deleted; `jobctl show {last}` says which\n"
-    );
+    let says = cannot_start(&last);
     let goes_on = format!("jobctl: run {last} goes on; `jobctl wait {last}`\n");
     db.jobctl(["wait", &last, "--timeout", "1s"])
         .run()
@@ -356,50 +371,67 @@ fn show_and_wait_name_what_keeps_a_run_at_the_end_of_a_chain_from_starting() {
 /// `enqueue` prints the same line as `wait`, before any tick has looked at the new run.
 #[test]
 fn an_enqueue_says_that_a_run_waits_for_one_that_did_not_succeed() {
-    let db = db_with_export_mail_and_bad();
-    let says = |id: i64| {
-        format!(
-            "jobctl: run {id} can't start: a run that must succeed first is dead, cancelled or \
-             deleted; `jobctl show {id}` says which\n"
-        )
-    };
-    let enqueue = |words: &[&str]| db.jobctl(["enqueue", "mail"]).args(words.iter().copied()).run();
-    let [bad, gone] = [db.enqueue(["bad"]), db.enqueue(["export", "--in", "1h"])];
-    tick(&db);
+    let (db, dead) = db_with_dead_run();
     let cancelled = db.enqueue(["export", "--in", "1h"]);
     db.jobctl(["cancel", &cancelled.to_string()]).run().success();
-    let behind = db.enqueue(["mail", "--after", &gone.to_string()]);
-    db.execute(&format!("DELETE FROM jobctl.job_runs WHERE id = {gone}"));
-    let mut id = behind;
-    // The predecessors of four new runs. `None`: the new run before, which waits for `behind`.
-    for after in [Some(bad), Some(cancelled), Some(behind), None] {
-        let after = after.unwrap_or(id).to_string();
-        let enqueued = enqueue(&["--after", &after, "--key", &after]).success();
-        id = enqueued.stdout.trim().parse().unwrap();
-        enqueued.stderr(&says(id));
+    let deleted = db.enqueue(["export", "--in", "1h"]);
+    let after_deleted = enqueue_mail_after(&db, &[deleted], &[]);
+    db.execute(&format!("DELETE FROM jobctl.job_runs WHERE id = {deleted}"));
+    let enqueue_stuck = |after: i64| {
+        let after = after.to_string();
+        let words = ["enqueue", "mail", "--after", &after, "--key", &after];
+        let enqueued = db.jobctl(words).run().success();
+        let id = enqueued.stdout.trim().to_owned();
+        enqueued.stderr(&cannot_start(&id));
         // The same key returns the same run, and `enqueue` says nothing about it.
-        enqueue(&["--after", &after, "--key", &after]).success().stderr("");
-    }
-    let shown = db.jobctl(["show", &id.to_string()]).run().success();
-    shown.stdout_has(&format!("which is blocked; run {gone} is deleted"));
-    // These runs can still start.
-    enqueue(&["--after", &bad.to_string(), "--after-any-end"]).success().stderr("");
+        db.jobctl(words).run().success().stderr("");
+        id.parse::<i64>().unwrap()
+    };
+    enqueue_stuck(dead);
+    enqueue_stuck(cancelled);
+    // These two runs are further back in the chain behind the deleted run.
+    let middle = enqueue_stuck(after_deleted);
+    let last = enqueue_stuck(middle);
+    let shown = db.jobctl(["show", &last.to_string()]).run().success();
+    shown.stdout_has(&format!("which is blocked; run {deleted} is deleted"));
+}
+
+#[test]
+fn an_enqueue_says_nothing_about_a_run_that_can_start_later() {
+    let (db, dead) = db_with_dead_run();
     let open = db.enqueue(["export", "--in", "1h"]);
-    enqueue(&["--after", &open.to_string()]).success().stderr("");
-    // `enqueue --wait` says it once, not also for its wait.
-    let wait = ["--after", &bad.to_string(), "--wait=1s"];
-    let waited = enqueue(&wait).exits(124);
+    let after_any_end = ["enqueue", "mail", "--after", &dead.to_string(), "--after-any-end"];
+    db.jobctl(after_any_end).run().success().stderr("");
+    let after_open = ["enqueue", "mail", "--after", &open.to_string()];
+    db.jobctl(after_open).run().success().stderr("");
+}
+
+#[test]
+fn enqueue_with_wait_says_only_once_that_its_run_cannot_start() {
+    let (db, dead) = db_with_dead_run();
+    let words = ["enqueue", "mail", "--after", &dead.to_string(), "--wait=1s"];
+    let waited = db.jobctl(words).run().exits(124);
     assert_eq!(waited.stderr.matches("can't start").count(), 1, "{waited}");
-    // In a batch, one line tells of both runs that can't start: the first, and the one after it.
+}
+
+#[test]
+fn one_line_counts_all_runs_of_a_batch_that_cannot_start() {
+    let (db, dead) = db_with_dead_run();
+    // The first line waits for the dead run, the second for no run, and the third for the first.
     let line = |more: &str| format!("{{\"job_type\": \"mail\"{more}}}\n");
-    let first = line(&format!(", \"after\": [{bad}], \"as\": \"m\""));
+    let first = line(&format!(", \"after\": [{dead}], \"as\": \"m\""));
     let lines = first + &line("") + &line(", \"after\": [\"m\"]");
     let batch = db.jobctl(["enqueue", "--batch", "-"]).stdin(lines).run().success();
     batch.complains_once().stderr_has("2 runs, such as run ");
-    // An enqueuer gets the same answer about its own runs.
+}
+
+#[test]
+fn an_enqueuer_learns_that_its_run_waits_for_one_that_did_not_succeed() {
+    let (db, dead) = db_with_dead_run();
+    // Make the runs its own, because an enqueuer can only wait for those.
     let enqueuer = Role::granted(&db, "enqueuer");
     db.execute(&format!("UPDATE jobctl.job_runs SET enqueued_by = '{}'", enqueuer.name()));
-    let words = ["enqueue", "mail", "--after", &bad.to_string()];
+    let words = ["enqueue", "mail", "--after", &dead.to_string()];
     let stuck = "can't start: a run that must succeed first";
     enqueuer.jobctl(words).run().success().stderr_has(stuck);
 }
@@ -681,38 +713,46 @@ fn an_enqueuer_waits_only_for_runs_whose_status_it_may_see() {
     assert_eq!(enqueue(77).exits(3).stderr, "jobctl: no run 77\n");
     let after = own.to_string();
     enqueuer.jobctl(["enqueue", "mail", "--after", &after]).run().success();
-    // `wait_for` has no effect on runs of others and on runs of earlier transactions.
-    for run in [other, own] {
-        enqueuer
-            .client()
-            .batch_execute(&format!(
-                "SELECT jobctl.wait_for(ARRAY[{run}]::bigint[], ARRAY[{own}]::bigint[],
-                     ARRAY['success'])"
-            ))
-            .unwrap();
-    }
     assert_eq!(statuses(&db), "queued queued blocked");
     tick(&db);
     assert_eq!(statuses(&db), "queued succeeded succeeded");
 }
 
+/// The SQL function `wait_for` makes runs wait for others. An enqueuer may call it, but only for
+/// runs that the same transaction has enqueued.
 #[test]
-fn an_enqueuer_cannot_block_a_run_that_a_person_let_start() {
+fn an_enqueuer_cannot_block_runs_of_others_or_its_own_earlier_runs() {
     let db = db_with_export_mail_and_bad();
-    let other = db.enqueue(["export", "--in", "1h"]);
+    let of_other = db.enqueue(["export", "--in", "1h"]);
+    // A person has retried this blocked run, so it starts without its predecessor.
+    let retried_of_other = enqueue_mail_after(&db, &[of_other], &[]);
+    db.jobctl(["retry", &retried_of_other.to_string()]).run().success();
     let enqueuer = Role::granted(&db, "enqueuer");
-    let own = enqueuer.jobctl(["enqueue", "export"]).run().success().stdout;
-    let own = own.trim();
-    let waits = enqueue_mail_after(&db, &[other], &[]);
-    db.jobctl(["retry", &waits.to_string()]).run().success();
-    // `wait_for` has no effect on runs of others and on runs of earlier transactions.
-    let call = format!("SELECT jobctl.wait_for(ARRAY[{waits}], ARRAY[{own}], ARRAY['success'])");
-    enqueuer.client().batch_execute(&call).unwrap();
-    assert_eq!(db.status(waits), "queued");
-    // An enqueuer may not call the function by which ticks decide about blocked runs: 42501.
-    let decide = format!("SELECT jobctl.decide_followers(ARRAY[{other}])");
-    let refused = enqueuer.client().batch_execute(&decide);
-    assert_eq!(refused.unwrap_err().code().unwrap().code(), "42501");
+    let enqueue_own = || {
+        let id = enqueuer.jobctl(["enqueue", "export"]).run().success().stdout;
+        id.trim().parse::<i64>().unwrap()
+    };
+    let [earlier, predecessor] = [enqueue_own(), enqueue_own()];
+    for run in [of_other, retried_of_other, earlier] {
+        let call =
+            format!("SELECT jobctl.wait_for(ARRAY[{run}], ARRAY[{predecessor}], ARRAY['success'])");
+        enqueuer.client().batch_execute(&call).unwrap();
+        assert_eq!(db.status(run), "queued");
+    }
+    let stored =
+        format!("SELECT count(*) FROM jobctl.job_dependencies WHERE after_id = {predecessor}");
+    assert_eq!(db.query(&stored), "0");
+}
+
+#[test]
+fn an_enqueuer_may_not_call_the_function_that_decides_about_blocked_runs() {
+    let db = db_with_export_mail_and_bad();
+    let run = db.enqueue(["export", "--in", "1h"]);
+    let enqueuer = Role::granted(&db, "enqueuer");
+    // Ticks call it for the runs that wait for ended runs.
+    let decide = format!("SELECT jobctl.decide_followers(ARRAY[{run}])");
+    let refused = enqueuer.client().batch_execute(&decide).unwrap_err();
+    assert_eq!(refused.code(), Some(&SqlState::INSUFFICIENT_PRIVILEGE));
 }
 
 #[test]
@@ -736,8 +776,8 @@ fn a_run_waits_for_ten_thousand_runs_at_most_and_at_most_as_many_wait_for_it() {
     assert_eq!(db.query("SELECT count(*) FROM jobctl.job_runs"), "1");
 }
 
-/// Two graphs: 100 parts, of which each fifth fails once, and a run that waits for all of them; and
-/// a chain of 1000 runs.
+/// One batch: 100 parts, of which each fifth fails once, and a chain of 1000 links. `--then` adds
+/// a run of `whole`, which waits for all of them.
 #[test]
 fn graphs_run_in_order_on_three_hosts_although_one_is_killed() {
     let db = TestDb::new();
@@ -777,11 +817,15 @@ fn graphs_run_in_order_on_three_hosts_although_one_is_killed() {
         db.make_waiting_runs_due();
         host("w3").run().success();
     }
-    let early = "SELECT count(*) FROM jobctl.job_dependencies AS waits
+    let out_of_order = "SELECT count(*) FROM jobctl.job_dependencies AS waits
         JOIN jobctl.job_runs AS run ON run.id = waits.run_id
         JOIN jobctl.job_runs AS before ON before.id = waits.after_id
         WHERE run.started_at < before.finished_at OR waits.state <> 'met'";
-    assert_eq!(db.query(early), "0", "these started early, or wait although all runs have ended");
+    assert_eq!(
+        db.query(out_of_order),
+        "0",
+        "runs that started before a predecessor ended, or that count as waiting although it ended"
+    );
     let attempts = "SELECT max(attempts) FROM jobctl.job_runs WHERE job_type = 'whole'";
     assert_eq!(db.query(attempts), "1");
 }

@@ -750,22 +750,25 @@ fn a_claim_takes_the_due_runs_and_no_others() {
              unnest(ARRAY[interval '-1 hour', '1 hour']) AS due_in,
              unnest(ARRAY[NULL, interval '-1 minute', '2 hours']) AS expires_in",
     );
-    // All commands count due runs by this view. The job `gone` has no definition; its runs are
-    // claimed, too, and end dead.
-    let due = "SELECT id FROM jobctl.pending_runs AS run WHERE is_due AND NOT EXISTS (
+    // The view `pending_runs` defines "due" for all commands, so a claim must take exactly these
+    // runs. The counts below check the view itself.
+    let due_sql = "SELECT id FROM jobctl.pending_runs AS run WHERE is_due AND NOT EXISTS (
         SELECT FROM jobctl.current_holds
         WHERE (scope, name) IN (('job', run.job_type), ('queue', run.queue))) ORDER BY id";
-    // Queued and failed runs are due, if they do not expire or expire in 2 hours.
-    let of_each = 2 * 2;
-    assert_eq!(db.query(due).lines().count(), 3 * 2 * of_each, "3 jobs, 2 queues");
+    // Due are the queued and the failed run whose time has come, each without an expiry and with
+    // one in 2 hours.
+    let due_per_job_and_queue = 2 * 2;
+    let due_at_first = db.query(due_sql).lines().count();
+    assert_eq!(due_at_first, 3 * 2 * due_per_job_and_queue, "3 jobs, 2 queues");
     db.jobctl(["hold", "--job", "held"]).run().success();
     db.jobctl(["hold", "--queue", "slow"]).run().success();
-    let due = db.query(due);
-    assert_eq!(due.lines().count(), 2 * of_each, "2 jobs, 1 queue");
+    let due_ids = db.query(due_sql);
+    assert_eq!(due_ids.lines().count(), 2 * due_per_job_and_queue, "2 jobs, 1 queue");
     let shown = db.jobctl(["tick", "--dry-run"]).run().success().stdout;
     let shown: BTreeSet<_> = shown.lines().map(|line| line.split('\t').next().unwrap()).collect();
-    assert_eq!(shown, due.lines().collect());
-    db.jobctl(["tick"]).run();
+    assert_eq!(shown, due_ids.lines().collect());
+    // The job `gone` has no definition. Its runs are claimed, too, and end dead.
+    db.jobctl(["tick"]).run().success();
     let claimed = "SELECT run_id FROM jobctl.job_attempts ORDER BY run_id";
-    assert_eq!(db.query(claimed), due);
+    assert_eq!(db.query(claimed), due_ids);
 }

@@ -339,14 +339,17 @@ fn doctor_reports_that_a_lock_keeps_it_from_reading_the_runs() {
     db.jobctl(["doctor"]).run().exits(1).stdout_has(found);
 }
 
-/// The server does not show the login's session to the other role.
+/// `ALTER ROLE ... SET role` switches each session of the login to the viewer's role. The server
+/// does not show the session's details to that role, only to the login.
 #[test]
-fn doctor_inspects_the_session_of_a_login_with_another_role() {
+fn doctor_inspects_the_session_of_a_login_that_switches_to_another_role() {
     let db = healthy();
     let (viewer, login) = (Role::granted(&db, "viewer"), Role::new(&db));
     let set = "GRANT {0} TO {1}; ALTER ROLE {1} SET role = '{0}'";
     db.execute(&set.replace("{0}", viewer.name()).replace("{1}", login.name()));
     let all = findings(login.jobctl(["doctor"]));
+    // To say this, `doctor` needs the session's age, one of these details: a session that is older
+    // than its connection would be that of a pooler.
     let (_, connection, _) = verdict_text_and_remedy(&all, "connection");
     assert!(connection.contains("on this host"), "{connection}");
     let (verdict, role, _) = verdict_text_and_remedy(&all, "role");

@@ -425,18 +425,20 @@ fn age_noted_ends(db: &TestDb, days: u32) {
 }
 
 #[test]
-fn of_the_ends_without_a_time_only_the_newest_of_each_job_is_kept() {
+fn of_the_ends_without_a_scheduled_time_only_the_newest_of_each_job_is_kept() {
+    // `export` has no schedule, so its runs have no scheduled time.
     let (db, base) = db_without_schedules();
-    // 30 exports ended and were pruned since. No run has a negative id.
+    // As if 30 exports had succeeded and were pruned since. No run has these ids; -1 is the newest.
     db.execute(
         "INSERT INTO jobctl.job_predecessors (definition_id, job_type, run_id)
          SELECT id, 'export', run
          FROM jobctl.job_definitions, generate_series(-30, -1) AS run WHERE name = 'report'",
     );
     tick(&db);
-    assert_eq!(jobs_with_noted_ends(&db), "export");
-    // A pruned run counts, because only its success was noted. But no row can refer to it, so the
-    // report (run 2) depends on the prices (run 1) alone.
+    let noted = "SELECT job_type, run_id FROM jobctl.job_predecessors";
+    assert_eq!(db.query(noted), "export|-1");
+    // The pruned export still counts as a predecessor: its end was noted because it succeeded. But
+    // a run can't wait for a deleted one, so the report (run 2) waits for the prices (run 1) alone.
     db.enqueue(["prices"]);
     tick(&db);
     assert_eq!(statuses_and_hours(&db, &base, "report"), "succeeded");
@@ -450,7 +452,7 @@ fn of_the_ends_without_a_time_only_the_newest_of_each_job_is_kept() {
 }
 
 #[test]
-fn an_end_without_a_time_is_kept_for_years() {
+fn an_end_without_a_scheduled_time_is_kept_for_years() {
     let (db, base) = db_without_schedules();
     db.enqueue(["export"]);
     tick(&db);
@@ -463,7 +465,7 @@ fn an_end_without_a_time_is_kept_for_years() {
 
 /// If the other job has not been fired for that time within a week, it never will be.
 #[test]
-fn an_end_with_a_time_is_kept_for_a_week() {
+fn an_end_with_a_scheduled_time_is_kept_for_a_week() {
     let (db, base) = db_without_schedules();
     let note_end_of_hour = |hours| {
         db.execute(&format!(

@@ -88,7 +88,8 @@ fn the_output_of_a_lost_attempt_is_kept() {
     }
 }
 
-/// Asserts that the lease of a job that prints is renewed, and that the job succeeds.
+/// Runs a job that prints, in a tick with this lease. Asserts that the lease is renewed so many
+/// times before the job goes on, and that the job succeeds at its first attempt.
 #[track_caller]
 fn assert_lease_is_renewed(db: &TestDb, lease: &str, renewals: u32) {
     let gate = Gate::new();
@@ -102,10 +103,11 @@ fn assert_lease_is_renewed(db: &TestDb, lease: &str, renewals: u32) {
 }
 
 #[test]
-fn a_lease_is_renewed_even_if_its_output_is_rejected() {
+fn the_lease_of_a_job_is_renewed_even_if_the_database_rejects_its_output() {
     let db = TestDb::new();
     db.execute("ALTER TABLE jobctl.job_runs ADD CONSTRAINT no_output CHECK (live_output IS NULL)");
-    assert_lease_is_renewed(&db, "2s", 3);
+    let (lease, renewals) = ("2s", 3);
+    assert_lease_is_renewed(&db, lease, renewals);
 }
 
 #[test]
@@ -151,8 +153,9 @@ fn other_outputs_are_stored_if_one_is_rejected() {
 }
 
 #[test]
-fn a_lease_is_renewed_even_if_its_output_is_slow_to_store() {
+fn the_lease_of_a_job_is_renewed_even_if_its_output_is_slow_to_store() {
     let db = TestDb::new();
+    // To store an output takes 60 s. A tick that waited for it would lose its lease of 9 s.
     db.execute(
         "CREATE FUNCTION public.slow() RETURNS trigger LANGUAGE plpgsql AS
              'BEGIN PERFORM pg_sleep(60); RETURN NEW; END';
@@ -160,7 +163,8 @@ fn a_lease_is_renewed_even_if_its_output_is_slow_to_store() {
              WHEN (NEW.live_output IS DISTINCT FROM OLD.live_output)
              EXECUTE FUNCTION public.slow()",
     );
-    assert_lease_is_renewed(&db, "9s", 2);
+    let (lease, renewals) = ("9s", 2);
+    assert_lease_is_renewed(&db, lease, renewals);
 }
 
 #[test]
