@@ -692,7 +692,8 @@ BEGIN
                     )
             END AS reason
     ),
-    -- The followers that may now start, or must be cancelled: these have a reason.
+    -- The followers that may now start, and those that must be cancelled. Only the latter have a
+    -- `reason`.
     candidate AS (
         SELECT
             decided.run_id,
@@ -725,8 +726,8 @@ BEGIN
     UPDATE jobctl.job_runs AS run
     SET
         status = 'queued',
-        -- Not in the past: claims begin with the earliest time, so this run would start before runs
-        -- that were due earlier.
+        -- Not in the past: claims begin with the earliest run_at. With a time at which this run was
+        -- still blocked, it would start before runs that have been able to start for longer.
         run_at = greatest(run.run_at, now()),
         expires_at = CASE
             -- The run keeps the length of the time from run_at to expires_at. `least` ignores NULL,
@@ -2350,6 +2351,8 @@ BEGIN
                         AND run.definition_id = definition.id
                         AND run.worker IS NOT DISTINCT FROM pinned
                 )
+                -- With scheduled_for, but without the name of an application's schedule: runs of
+                -- the definition's own schedule.
                 ELSE NOT EXISTS (
                     SELECT FROM jobctl.job_runs AS run
                     WHERE run.job_type = definition.name
@@ -2371,8 +2374,9 @@ BEGIN
     END IF;
     -- In seconds, because the length of a month or a day depends on the time that it is added to.
     delay := extract(epoch FROM fire.delay) * interval '1 second';
-    -- The payload of a schedule that is put off may be unreadable. Such a schedule has no times
-    -- here, so this statement, which is the only one that reads the payload, does not read it.
+    -- The payload of a schedule that is put off may be unreadable. Only this statement reads
+    -- payloads, and only to insert runs. For a schedule that is put off, `times` is empty, see the
+    -- checks above, so the statement inserts no run.
     WITH queued AS (
         INSERT INTO jobctl.job_runs AS run (
             definition_id,
@@ -2772,8 +2776,9 @@ BEGIN
             AND definition.kind <> ALL (excluded_kinds)
             AND coalesce(definition.lock_name <> ALL (full_locks), true)
             -- Leave out definitions whose rate allows no start now, before they cost a lock and a
-            -- count. By the rules, the next start is at most one rate_interval away. A time more
-            -- than a minute later was written while the database's clock was ahead, see is_ahead.
+            -- count. A rate allows the next start `most_at_once - 1` intervals before rate_next_at:
+            -- at most one rate_interval from now. A time more than a minute later was written while
+            -- the database's clock was ahead, see is_ahead.
             AND coalesce(
                 definition.rate_next_at - (definition.most_at_once - 1) * definition.rate_interval
                     NOT BETWEEN now() AND now() + definition.rate_interval + interval '1 minute',
@@ -2801,13 +2806,16 @@ BEGIN
     locked AS MATERIALIZED (
         SELECT
             definition.id,
+            -- The time of the next start, computed as above, is more than a minute later than the
+            -- rate allows: the database's clock was ahead when rate_next_at was written.
             definition.rate_next_at - (definition.most_at_once - 1) * definition.rate_interval
                 > now() + definition.rate_interval + interval '1 minute' AS is_ahead
         FROM jobctl.job_definitions AS definition
         WHERE definition.id = ANY (ARRAY(SELECT with_due_runs.id FROM with_due_runs))
         FOR NO KEY UPDATE SKIP LOCKED
     ),
-    -- Rates whose next start is later than any rule allows begin again.
+    -- Rates that are ahead begin again, as if no run had started. Otherwise, none of their runs
+    -- could start before the wrong time.
     restarted AS (
         UPDATE jobctl.job_definitions AS definition
         SET rate_next_at = NULL
@@ -3873,7 +3881,7 @@ BEGIN
         run_at = greatest(
             least(replace_waiting.run_at, run.created_at + replace_waiting.debounce_max),
             -- A due run keeps its place in the order of claims. No other run gets a past time,
-            -- which would put it before runs that were due earlier.
+            -- which would put it before runs that are due already.
             least(run.run_at, now()),
             -- The end of the backoff. `greatest` ignores the NULL of other runs.
             CASE run.status WHEN 'failed' THEN run.run_at END
@@ -4607,8 +4615,8 @@ BEGIN
         * interval '1 second';
     run_at := coalesce(run_at, now() + coalesce(run_in, debounce), now());
     expires_at := run_at + expires_in;
-    -- Not in the past: claims begin with the earliest run_at, so the run would start before runs
-    -- that were due earlier.
+    -- Not in the past: claims begin with the earliest run_at, so the new run would start before
+    -- runs that are due already.
     run_at := greatest(run_at, now());
     IF definition.max_waiting IS NOT NULL AND definition.when_full <> 'drop_oldest' THEN
         -- Count the waiting runs, in at most max_waiting entries of indexes. With a stored number,
@@ -4838,10 +4846,12 @@ BEGIN
             given.run_id,
             given.after_id,
             given.rule,
-            -- A run can't wait for itself: before its own enqueue, no run had its id.
+            -- A run that names itself counts as missing: when it was enqueued, its id did not
+            -- exist yet.
             run.id IS NULL OR given.after_id = given.run_id AS is_missing,
-            -- This transaction has dropped the predecessor, or a run for which that one waited,
-            -- perhaps to make room for the run that waits.
+            -- This transaction has cancelled the predecessor, because a definition was full
+            -- (`dropped`; perhaps to make room for the new run), or because the predecessor itself
+            -- waited for a run that was cancelled (`predecessor`).
             run.error_type IN ('dropped', 'predecessor') AND run.finished_at = now() AS is_dropped,
             run.status
         FROM unnest(runs, predecessors, rules) AS given (run_id, after_id, rule)
@@ -4866,6 +4876,9 @@ BEGIN
     WHERE asked.is_missing
         OR asked.is_dropped
         OR coalesce(asked.rule NOT IN ('success', 'any_end', 'or_cancel'), true)
+        -- Refuse `or_cancel` after a run that has ended without success: it would cancel the new
+        -- run at once. A run that succeeded, and was repeated by `retry --again` without success,
+        -- counts as succeeded.
         OR (
             asked.rule = 'or_cancel'
             AND asked.status IN ('dead', 'cancelled')

@@ -17,7 +17,7 @@ fn enqueue_with(db: &TestDb, flag: &str, value: &str, expression: &str) -> Strin
 fn no_worker_has_a_name_that_a_script_would_pass_as_a_flag() {
     let db = TestDb::new();
     db.apply("[jobs.a]\nshell = 'true'\n");
-    let why = "a worker's name must have 1 to 255 bytes, not all blanks, without control and";
+    let why = "a worker's name must have 1 to 255 bytes, not all blanks, without control or";
     for name in ["-web", "--quiet", "\u{200b}", "a\tb"] {
         // Given as a flag, in a file, in a batch, and in SQL.
         let flag = format!("--worker={name}");
@@ -303,7 +303,7 @@ fn a_key_has_1_to_255_bytes_and_no_control_characters() {
         &"é".repeat(128),
         &"x".repeat(3000),
     ] {
-        let why = "a key must have 1 to 255 bytes, not all blanks, without control and";
+        let why = "a key must have 1 to 255 bytes, not all blanks, without control or";
         db.jobctl(["enqueue", "--key", key]).args(SHELL).run().exits(2).stdout("").stderr_has(why);
         let line = format!(
             r#"{{"job_type":"shell","payload":{{"command":"true"}},"idempotency_key":{}}}"#,

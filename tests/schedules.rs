@@ -712,13 +712,14 @@ fn fire_refuses_a_wrong_array_delay_or_number_of_missed_times() {
         "[jobs.a]\nshell = 'true'\nschedule = '* * * * *'\noverlap = 'skip'\ncatch_up = 'all'\n\
          spread = '1m'\n",
     );
-    db.execute(
-        "UPDATE jobctl.job_definitions
-         SET next_run_at = date_trunc('minute', now()) - interval '2 hours'",
-    );
+    // Both statements are in one transaction, so that no minute begins between them.
     let fires = |times: &str, delay: &str, missed: &str| {
         let fire = fire("next_run_at", A_DAY_LATER, times, &format!("'{delay}'"), missed);
-        db.query(&format!("SELECT {fire} IS NOT NULL FROM jobctl.job_definitions"))
+        db.query(&format!(
+            "UPDATE jobctl.job_definitions
+             SET next_run_at = date_trunc('minute', now()) - interval '2 hours';
+             SELECT {fire} IS NOT NULL FROM jobctl.job_definitions"
+        ))
     };
     let times = "ARRAY[next_run_at + interval '1 minute', next_run_at + interval '2 minutes']";
     assert_eq!(fires(&format!("ARRAY[{times}]"), "0", "0"), "f", "two dimensions");
