@@ -15,7 +15,7 @@ use super::request::{Answer, AnswerTimeout, Request};
 use crate::execute::{PoolState, WakeWhen};
 use crate::job::attempt::StopReason;
 use crate::job::status::Status;
-use crate::store::{Claimed, FencingToken};
+use crate::store::{self, Claimed, FencingToken};
 
 /// About this many bytes of output are stored at once. The rest follows after the next renewal.
 const OUTPUT_AT_ONCE: usize = 256 * 1024;
@@ -168,11 +168,8 @@ impl Driver {
     pub(super) fn answered(&mut self, runtime: &mut impl Runtime, answer: Answer) {
         self.take_events(runtime);
         if let Answer::Store(result) = &answer {
-            for claim in &self.output_sent {
-                let is_stored = result.as_ref().is_ok_and(|unstored| !unstored.contains(&claim.id));
-                if !is_stored {
-                    runtime.keep_output(claim);
-                }
+            for claim in self.output_sent.iter().filter(|claim| is_unstored(claim.id, result)) {
+                runtime.keep_output(claim);
             }
         }
         self.events.push_back(Event::Answered(answer));
@@ -271,6 +268,14 @@ impl Driver {
     }
 }
 
+/// Returns whether the output of a run is not stored: the request failed, or left the run out.
+fn is_unstored(run: i64, result: &store::Result<BTreeSet<i64>>) -> bool {
+    match result {
+        Ok(left_out) => left_out.contains(&run),
+        Err(_) => true,
+    }
+}
+
 /// Returns 50 to 100 % of the pause, by a random number in 0..1, so that not all ticks connect at
 /// the same time.
 fn spread(pause: Duration, random: f64) -> Duration {
@@ -280,6 +285,16 @@ fn spread(pause: Duration, random: f64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exit::Exit;
+    use crate::store::Kind;
+
+    #[test]
+    fn an_output_is_unstored_if_its_run_was_left_out_or_the_request_failed() {
+        let left_out = Ok(BTreeSet::from([1]));
+        assert_eq!([1, 2].map(|run| is_unstored(run, &left_out)), [true, false]);
+        let failed = Err(store::Error::new(Kind::Lost, Exit::Unavailable, "lost"));
+        assert!(is_unstored(1, &failed));
+    }
 
     #[test]
     fn ticks_connect_again_after_half_of_the_pause_or_later() {
