@@ -1,6 +1,24 @@
 CREATE SCHEMA jobctl;
 CREATE DOMAIN jobctl.caller AS name
 	CONSTRAINT caller_is_current_user CHECK (((VALUE = CURRENT_USER) IS TRUE));
+CREATE FUNCTION jobctl.application_schedule_is_due() RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+BEGIN
+    RETURN EXISTS (
+        SELECT FROM jobctl.scheduling_jobs AS job
+        CROSS JOIN LATERAL (
+            SELECT schedule.due_at
+            FROM jobctl.job_schedules AS schedule
+            WHERE schedule.definition_id = job.id
+            ORDER BY schedule.due_at
+            LIMIT 1
+        ) AS first
+        WHERE first.due_at <= now()
+    );
+END
+$$;
 CREATE FUNCTION jobctl.attempt_texts(run bigint, attempt integer, OUT error text, OUT last_line text) RETURNS record
     LANGUAGE plpgsql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'

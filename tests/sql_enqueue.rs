@@ -621,6 +621,7 @@ fn every_function_pins_its_search_path_and_public_may_not_execute_it() {
              FROM pg_proc WHERE pronamespace = 'jobctl'::regnamespace ORDER BY proname"
         ),
         [
+            ("application_schedule_is_due", 'f', ""),
             ("attempt_texts", 'f', ""),
             ("claim_runs", 'f', CLAIMING),
             ("count_attempts", 't', ",row_security=off"),

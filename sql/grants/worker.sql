@@ -37,6 +37,7 @@ GRANT INSERT (key, run_id, attempt), UPDATE (completed_at, result), DELETE
     TO {role};
 GRANT EXECUTE ON FUNCTION
     jobctl.claim_runs,
+    jobctl.application_schedule_is_due,
     jobctl.decide_followers,
     jobctl.end_runs,
     jobctl.enqueue_following,

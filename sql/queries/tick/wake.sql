@@ -139,16 +139,9 @@ SELECT
                 OR definition.put_off_until
                     NOT BETWEEN now() AND now() + interval '1 hour 1 minute'
             )
-    ) OR EXISTS (
-        SELECT FROM jobctl.scheduling_jobs AS job
-        CROSS JOIN LATERAL (
-            SELECT schedule.due_at
-            FROM jobctl.job_schedules AS schedule
-            WHERE schedule.definition_id = job.id
-            ORDER BY schedule.due_at
-            LIMIT 1
-        ) AS first
-        WHERE first.due_at <= now()
+    ) OR (
+        EXISTS (SELECT FROM jobctl.job_schedules)
+        AND jobctl.application_schedule_is_due()
     ) AS fires,
     reported.claiming_tick,
     reported.queues AS claiming_queues,
