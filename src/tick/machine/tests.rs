@@ -952,6 +952,52 @@ fn an_idle_tick_claims_what_its_results_have_made_due() {
     assert_eq!(tick.machine.claims.due(), due);
 }
 
+#[test]
+fn a_tick_that_has_released_followers_claims_again_at_once() {
+    for follows in [true, false] {
+        let bounds = Bounds { linger: false, ..LINGERING };
+        let mut tick = Tick::of(bounds).claims(vec![run(1)]);
+        let sent = tick.step(true, None);
+        tick.machine.stepped(sent, StepResult { follows, ..StepResult::default() });
+        assert_eq!(tick.machine.claims.is_idle(), !follows);
+    }
+}
+
+#[test]
+fn only_the_first_try_to_record_results_waits_for_locks() {
+    let skips_locked = |push: fn(&mut Tick)| {
+        let mut tick = Tick::that_claims(vec![run(1), run(2)], Duration::ZERO);
+        push(&mut tick);
+        let mut sent = sent(Duty::Step, tick.now);
+        let Some(Request::Step { skips_locked, .. }) = tick.machine.step(&mut sent) else {
+            panic!("{:?}", tick.machine)
+        };
+        skips_locked
+    };
+    fn result(tick: &Tick) -> PendingWrite {
+        PendingWrite::Record(Box::new(judged(1, 0, tick.now)))
+    }
+    assert!(!skips_locked(|tick| tick.machine.writes.push(result(tick))));
+    assert!(skips_locked(|tick| tick.machine.writes.send_again(result(tick), tick.now)));
+    assert!(skips_locked(|tick| {
+        tick.machine.writes.push(PendingWrite::Release(run(2).token()));
+    }));
+}
+
+#[test]
+fn a_definition_that_stays_locked_is_logged_once() {
+    let mut tick = Tick::that_claims(Vec::new(), Duration::ZERO);
+    for _ in 0..4 {
+        tick.now += seconds(3.0);
+        tick.machine.now = tick.now;
+        let sent = tick.step(true, None);
+        let taken = ClaimResult { skipped: Some("mail".to_owned()), ..ClaimResult::default() };
+        tick.machine.stepped(sent, StepResult { taken, ..StepResult::default() });
+    }
+    tick.take(Event::Time);
+    assert_eq!(tick.log.matches("runs of mail do not start").count(), 1, "{}", tick.log);
+}
+
 /// A slow scan has claimed all due runs, and a claim that continues after them finds no other.
 #[test]
 fn only_a_tick_that_holds_runs_waits_before_it_repeats_a_slow_scan() {
