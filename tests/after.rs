@@ -37,7 +37,7 @@ fn tick(db: &TestDb) {
     db.jobctl(["tick"]).run().success();
 }
 
-/// Returns a database with a dead run of `bad`, and this run.
+/// Returns a database with a dead run of `bad`, and the id of this run.
 fn db_with_dead_run() -> (TestDb, i64) {
     let db = db_with_export_mail_and_bad();
     let dead = db.enqueue(["bad"]);
@@ -64,11 +64,6 @@ fn states_of_predecessors(db: &TestDb, run: i64) -> String {
     ))
 }
 
-/// Returns the status of each run, in the order of the ids.
-fn statuses(db: &TestDb) -> String {
-    db.query("SELECT string_agg(status, ' ' ORDER BY id) FROM jobctl.job_runs")
-}
-
 #[test]
 fn a_run_starts_when_all_runs_that_it_waits_for_have_succeeded() {
     let db = db_with_export_mail_and_bad();
@@ -76,14 +71,14 @@ fn a_run_starts_when_all_runs_that_it_waits_for_have_succeeded() {
     let mail = enqueue_mail_after(&db, &[first, second], &[]);
     assert_eq!(db.status(mail), "blocked");
     tick(&db);
-    assert_eq!(statuses(&db), "succeeded queued blocked");
+    assert_eq!(db.statuses(), "succeeded queued blocked");
     let shown = db.jobctl(["show", &mail.to_string(), "--format", "table"]).run().success();
     let steps = format!("\n`jobctl list --before {mail}` shows the runs that it waits for\n");
     let why = format!("waits for 1 of 2 runs (1 queued); the first is run {second}");
     shown.stdout_has(&why).stdout_has(&steps);
     db.make_waiting_runs_due();
     tick(&db);
-    assert_eq!(statuses(&db), "succeeded succeeded succeeded");
+    assert_eq!(db.statuses(), "succeeded succeeded succeeded");
     let starts_after_both = format!(
         "SELECT bool_and(before.finished_at <= mail.started_at)
          FROM jobctl.job_runs AS mail, jobctl.job_runs AS before
@@ -148,7 +143,7 @@ fn a_program_enqueues_a_run_that_waits() {
     );
     // The first two runs of this database.
     assert_eq!(ids, "1|2");
-    assert_eq!(statuses(&db), "queued blocked");
+    assert_eq!(db.statuses(), "queued blocked");
     // Wrong arguments and their SQLSTATEs. JC010: there is no such run.
     for (call, code) in [
         ("after => ARRAY[99]", "JC010"),
@@ -159,7 +154,7 @@ fn a_program_enqueues_a_run_that_waits() {
         assert_eq!(refused.code().unwrap().code(), code, "{call}");
     }
     tick(&db);
-    assert_eq!(statuses(&db), "succeeded succeeded");
+    assert_eq!(db.statuses(), "succeeded succeeded");
 }
 
 #[test]
@@ -176,7 +171,7 @@ fn a_batch_names_its_lines_and_ends_with_a_run_that_waits_for_all() {
         .success();
     // The runs of the four lines, and the run of --then.
     enqueued.stdout("1\n2\n3\n4\n5\n");
-    assert_eq!(statuses(&db), "queued blocked blocked blocked blocked");
+    assert_eq!(db.statuses(), "queued blocked blocked blocked blocked");
     assert_eq!(db.of_run(5, "payload ->> 'to'"), "ana");
     let shown = db.jobctl(["show", "5", "--json"]).run().success();
     shown.stdout_has("\"after\":[1,2,3,4],\"after_rule\":\"success\",\"followers\":[]");
@@ -237,7 +232,7 @@ fn a_wrong_name_or_id_in_after_enqueues_nothing() {
         assert!(!refused.status.success());
         refused.complains_once().stderr_has(&format!("batch line {line}: ")).stderr_has(why);
     }
-    assert_eq!(statuses(&db), "");
+    assert_eq!(db.statuses(), "");
 }
 
 #[test]
@@ -254,7 +249,7 @@ fn wrong_flags_for_runs_that_wait_enqueue_nothing() {
     let live = ["enqueue", "mail", "--key", "a", "--key-scope", "live", "--after", "77"];
     let replaces = db.jobctl(live.into_iter().chain(["--on-conflict", "replace"]));
     replaces.run().exits(2).stderr_has("--after excludes --on-conflict replace\n");
-    assert_eq!(statuses(&db), "");
+    assert_eq!(db.statuses(), "");
 }
 
 #[test]
@@ -263,7 +258,7 @@ fn a_run_waits_for_a_retry_of_a_dead_one_and_a_finding_names_both() {
     let bad = db.enqueue(["bad"]);
     let mail = enqueue_mail_after(&db, &[bad], &[]);
     tick(&db);
-    assert_eq!(statuses(&db), "dead blocked");
+    assert_eq!(db.statuses(), "dead blocked");
     assert_eq!(states_of_predecessors(&db, mail), "stuck");
     db.jobctl(["check"])
         .run()
@@ -277,11 +272,11 @@ fn a_run_waits_for_a_retry_of_a_dead_one_and_a_finding_names_both() {
         "UPDATE jobctl.job_runs SET finished_at = now() - interval '1 year' WHERE id = {bad}"
     ));
     db.jobctl(["prune", "--older-than", "1d", "--dead-older-than", "1d", "--yes"]).run().success();
-    assert_eq!(statuses(&db), "dead blocked");
+    assert_eq!(db.statuses(), "dead blocked");
     correct_bad(&db);
     db.jobctl(["retry", &bad.to_string()]).run().success();
     tick(&db);
-    assert_eq!(statuses(&db), "succeeded succeeded");
+    assert_eq!(db.statuses(), "succeeded succeeded");
 }
 
 /// A follower reads the results of its predecessors at its start, and again at each retry.
@@ -305,14 +300,14 @@ fn prune_keeps_the_results_that_an_unfinished_run_may_read() {
         db.jobctl(["prune", "--dry-run"]).run().success().stdout(counts);
         db.jobctl(["prune"]).run().success().stdout(counts);
     };
-    assert_eq!(statuses(&db), "succeeded queued blocked succeeded");
+    assert_eq!(db.statuses(), "succeeded queued blocked succeeded");
     // Only the run that no follower reads is deleted.
     assert_prunes("succeeded\t1\n");
     assert_eq!(db.query(&format!("SELECT count(*) FROM jobctl.job_runs WHERE id = {unread}")), "0");
     // The second predecessor has ended, too, and the follower has not started: it still reads both.
     db.execute(&format!("UPDATE jobctl.job_runs SET run_at = now() WHERE id = {late}"));
     db.jobctl(["tick", "--limit", "1"]).run().success();
-    assert_eq!(statuses(&db), "succeeded succeeded queued");
+    assert_eq!(db.statuses(), "succeeded succeeded queued");
     assert_prunes("");
     tick(&db);
     let output = db.query(&format!("SELECT output FROM jobctl.job_attempts WHERE run_id = {sum}"));
@@ -505,7 +500,7 @@ fn a_release_moves_the_expiry_and_a_key_keeps_what_its_run_waits_for() {
     again.stdout(&format!("{first}\n")).stderr("");
     db.make_waiting_runs_due();
     tick(&db);
-    assert_eq!(statuses(&db), "succeeded succeeded");
+    assert_eq!(db.statuses(), "succeeded succeeded");
     // The run expires an hour after its release again. The start came some seconds after that.
     let left = "date_trunc('minute', expires_at - started_at + interval '10 seconds')";
     assert_eq!(db.of_run(first, left), "01:00:00");
@@ -633,7 +628,7 @@ fn a_run_that_ends_while_another_is_enqueued_after_it_releases_it() {
     assert_eq!(db.status(mail), "blocked");
     assert_eq!(states_of_predecessors(&db, mail), "due");
     tick(&db);
-    assert_eq!(statuses(&db), "succeeded succeeded");
+    assert_eq!(db.statuses(), "succeeded succeeded");
 }
 
 /// An enqueue into a full definition drops its oldest run, which ends it. If its transaction has an
@@ -713,9 +708,9 @@ fn an_enqueuer_waits_only_for_runs_whose_status_it_may_see() {
     assert_eq!(enqueue(77).exits(3).stderr, "jobctl: no run 77\n");
     let after = own.to_string();
     enqueuer.jobctl(["enqueue", "mail", "--after", &after]).run().success();
-    assert_eq!(statuses(&db), "queued queued blocked");
+    assert_eq!(db.statuses(), "queued queued blocked");
     tick(&db);
-    assert_eq!(statuses(&db), "queued succeeded succeeded");
+    assert_eq!(db.statuses(), "queued succeeded succeeded");
 }
 
 /// The SQL function `wait_for` makes runs wait for others. An enqueuer may call it, but only for
@@ -903,19 +898,19 @@ fn a_retry_of_a_cancelled_graph_restores_its_order() {
     let middle = enqueue_mail_after(&db, &[first], &[]);
     let last = enqueue_mail_after(&db, &[middle], &[]);
     db.jobctl(["cancel", "--all-waiting", "--yes"]).run().success();
-    assert_eq!(statuses(&db), "cancelled cancelled cancelled");
+    assert_eq!(db.statuses(), "cancelled cancelled cancelled");
     let retry = ["retry", "--all-cancelled", "--yes", "--verbose"];
     // The answer names the status that a run has now.
     db.jobctl(retry)
         .run()
         .success()
         .stdout(&format!("{first}\tqueued\n{middle}\tblocked\n{last}\tblocked\n"));
-    assert_eq!(statuses(&db), "queued blocked blocked");
+    assert_eq!(db.statuses(), "queued blocked blocked");
     tick(&db);
-    assert_eq!(statuses(&db), "queued blocked blocked");
+    assert_eq!(db.statuses(), "queued blocked blocked");
     db.make_waiting_runs_due();
     tick(&db);
-    assert_eq!(statuses(&db), "succeeded succeeded succeeded");
+    assert_eq!(db.statuses(), "succeeded succeeded succeeded");
     assert_order(&db);
 }
 
@@ -935,10 +930,10 @@ fn a_retry_of_a_cancelled_graph_restores_each_rule() {
             db.jobctl(["cancel", "--all-waiting", "--yes"]).run().success();
             db.jobctl(["retry", "--all-cancelled", "--yes"]).run().success();
             tick(&db);
-            assert_eq!(statuses(&db), "queued blocked", "{rule:?} {job}");
+            assert_eq!(db.statuses(), "queued blocked", "{rule:?} {job}");
             db.make_waiting_runs_due();
             tick(&db);
-            assert_eq!(statuses(&db), expected, "{rule:?} {job}");
+            assert_eq!(db.statuses(), expected, "{rule:?} {job}");
             if expected.ends_with("succeeded") {
                 assert_order(&db);
             }
@@ -1082,12 +1077,12 @@ fn a_retry_of_a_cancelled_run_waits_for_a_dead_one() {
     tick(&db);
     db.jobctl(["cancel", &mail.to_string()]).run().success();
     db.jobctl(["retry", &mail.to_string()]).run().success();
-    assert_eq!(statuses(&db), "dead blocked");
+    assert_eq!(db.statuses(), "dead blocked");
     db.jobctl(["check"]).run().exits(1).stdout_has("1 run of mail waits for runs that did not");
     correct_bad(&db);
     db.jobctl(["retry", &bad.to_string()]).run().success();
     tick(&db);
-    assert_eq!(statuses(&db), "succeeded succeeded");
+    assert_eq!(db.statuses(), "succeeded succeeded");
     assert_order(&db);
 }
 
@@ -1118,14 +1113,14 @@ fn a_retry_of_a_chain_that_a_dead_run_cancelled_restores_its_order() {
     let first = enqueue_mail_after(&db, &[bad], &["--or-cancel"]);
     let last = enqueue_mail_after(&db, &[first], &["--or-cancel"]);
     tick(&db);
-    assert_eq!(statuses(&db), "dead cancelled cancelled");
+    assert_eq!(db.statuses(), "dead cancelled cancelled");
     correct_bad(&db);
     let ids = [bad, first, last].map(|run| run.to_string());
     db.jobctl(["retry"]).args(ids.iter().map(String::as_str)).run().success();
-    assert_eq!(statuses(&db), "queued blocked blocked");
+    assert_eq!(db.statuses(), "queued blocked blocked");
     assert_eq!(db.of_run(last, "error_type IS NULL, finished_at IS NULL"), "t|t");
     tick(&db);
-    assert_eq!(statuses(&db), "succeeded succeeded succeeded");
+    assert_eq!(db.statuses(), "succeeded succeeded succeeded");
     assert_order(&db);
 }
 

@@ -619,7 +619,7 @@ fn two_concurrent_callers_run_the_command_once() {
 #[test]
 fn a_late_once_does_not_settle_a_newer_record() {
     let (db, counter) = (TestDb::new(), Counter::new());
-    // The end of the first command, and the exit status and the error of its `once`.
+    // How the command of the first `once` ends, and the exit status and the error of this `once`.
     for (end, status, complaint) in
         [("exit 3", 3, ""), ("true", 4, "was settled as redo meanwhile")]
     {

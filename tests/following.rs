@@ -370,7 +370,7 @@ fn a_follower_that_cannot_be_enqueued_delays_no_other() {
     db.jobctl(["tick"]).run().stderr_has("job b does not follow others: ").stderr_has("no");
     assert_eq!(db.status(id), "succeeded");
     assert_eq!(statuses_and_hours(&db, &base, "c"), "succeeded");
-    // The end of `a` stays noted until `b` is enqueued.
+    // job_predecessors keeps the end of `a` until `b` is enqueued.
     assert_eq!(jobs_with_noted_ends(&db), "a");
     db.execute("DROP TRIGGER refuse ON jobctl.job_runs");
     tick(&db);

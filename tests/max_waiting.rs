@@ -18,11 +18,6 @@ fn db_with_full_definition(when_full: &str) -> TestDb {
     db
 }
 
-/// Returns the statuses of all runs, in the order of their ids.
-fn statuses(db: &TestDb) -> String {
-    db.query("SELECT string_agg(status, ' ' ORDER BY id) FROM jobctl.job_runs")
-}
-
 /// If the run that it waits for were dropped, the new run could never start.
 #[test]
 fn an_enqueue_does_not_drop_the_run_that_it_waits_for() {
@@ -45,10 +40,10 @@ fn an_enqueue_does_not_drop_the_run_that_it_waits_for() {
         {"job_type": "a", "after": ["p"]}"#;
     let batch = db.jobctl(["enqueue", "--batch", "-"]).stdin(named).run().exits(9).stdout("");
     batch.stderr_has("batch line 3: it waits for run ");
-    assert_eq!(statuses(&db), "queued queued");
+    assert_eq!(db.statuses(), "queued queued");
     // An enqueue drops only run 1, so its run may wait for run 2.
     db.enqueue(["a", "--after", "2"]);
-    assert_eq!(statuses(&db), "cancelled queued blocked");
+    assert_eq!(db.statuses(), "cancelled queued blocked");
 }
 
 /// The exit status 9 and the SQLSTATE JC008 mean that a definition is full, and nothing else.
@@ -103,7 +98,7 @@ fn a_full_definition_can_drop_new_runs() {
                  {\"job_type\": \"a\", \"idempotency_key\": \"k\"}\n";
     let batch = db.jobctl(["enqueue", "--batch", "-"]).stdin(lines).run().success();
     batch.stdout("3\n\n1\n").stderr("jobctl: 1 run dropped: the definition is full\n");
-    assert_eq!(statuses(&db), "queued queued queued");
+    assert_eq!(db.statuses(), "queued queued queued");
     assert_eq!(dropped_figures(&db), "a|4");
 }
 
@@ -155,10 +150,10 @@ fn a_full_definition_can_drop_its_oldest_runs_but_no_running_ones() {
              locked_until = now() + interval '1 hour' WHERE id = {SECOND}"
     ));
     db.enqueue(["a"]);
-    assert_eq!(statuses(&db), "cancelled running queued queued");
+    assert_eq!(db.statuses(), "cancelled running queued queued");
     // The dropped run still has the key, so this enqueue adds no run and drops none.
     assert_eq!(db.enqueue(["a", "--key", "k"]), OLDEST);
-    assert_eq!(statuses(&db), "cancelled running queued queued");
+    assert_eq!(db.statuses(), "cancelled running queued queued");
     assert_eq!(dropped_figures(&db), "a|1");
 }
 
@@ -171,11 +166,11 @@ fn an_enqueue_skips_a_locked_oldest_run_and_a_later_one_drops_it() {
     let lock = format!("BEGIN; SELECT FROM jobctl.job_runs WHERE id = {OLDEST} FOR UPDATE");
     other.batch_execute(&lock).unwrap();
     db.enqueue(["a"]);
-    assert_eq!(statuses(&db), "queued queued queued");
+    assert_eq!(db.statuses(), "queued queued queued");
     // After the end of the lock, the next enqueue drops two runs.
     other.batch_execute("ROLLBACK").unwrap();
     db.enqueue(["a"]);
-    assert_eq!(statuses(&db), "cancelled cancelled queued queued");
+    assert_eq!(db.statuses(), "cancelled cancelled queued queued");
     assert_eq!(dropped_figures(&db), "a|2");
 }
 
@@ -300,7 +295,7 @@ fn max_waiting_counts_blocked_runs_too() {
     let sql = format!("SELECT jobctl.enqueue('a', after => ARRAY[{first}]::bigint[])");
     let refused = db.client().simple_query(&sql).unwrap_err();
     assert_eq!(refused.as_db_error().unwrap().code().code(), "JC008");
-    assert_eq!(statuses(&db), "queued blocked blocked");
+    assert_eq!(db.statuses(), "queued blocked blocked");
 }
 
 #[test]
@@ -323,7 +318,7 @@ fn batches_of_runs_that_wait_are_stored_up_to_the_limit() {
             let batch = db.jobctl(["enqueue", "--batch", "-"]).stdin(line.repeat(lines));
             batch.run().exits(exit);
         }
-        assert_eq!(statuses(&db), expected, "{when_full}");
+        assert_eq!(db.statuses(), expected, "{when_full}");
         // The end of the first run makes the two blocked runs queued.
         db.make_waiting_runs_due();
         db.jobctl(["tick", "--limit", "1"]).run().success();

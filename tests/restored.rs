@@ -229,7 +229,8 @@ fn a_second_restore_needs_to_be_accepted_again() {
         db.jobctl(["accept-restore"]).run().success();
         host.tick(&db).success();
 
-        // A later backup has that event, which is older than the ticks that this restore lost.
+        // This backup was made after the first restore, so it has the event of that one, which is
+        // older than the ticks that are lost now.
         db.execute("UPDATE jobctl.job_events SET recorded_at = now() - interval '1 hour'");
         set_last_ticks_of_database(&db, age);
         assert_starts_nothing(host.tick(&db));

@@ -412,7 +412,7 @@ fn a_wait_for_a_silent_database_ends_at_its_timeout_or_a_signal() {
         {
             let proxy = Proxy::to(&db);
             let url = proxy.url().replace("connect_timeout=2", "connect_timeout=60");
-            // The database is silent from the first look at the run on, or from the start.
+            // The database is silent from the first query of the run's state on, or from the start.
             if is_connected {
                 proxy.freeze_after("run_states")
             } else {

@@ -1,5 +1,5 @@
 -- Returns whether a schedule that an application made is due. Schedules of paused and disabled jobs
--- do not count. Internal: only jobctl calls it.
+-- do not count, as in due_schedules.sql. Internal: only jobctl calls it.
 --
 -- A function of PL/pgSQL, so that PostgreSQL plans this statement only when it is called: wake.sql
 -- calls it only if there are such schedules, and planning it would take a tenth of an empty tick.

@@ -42,7 +42,7 @@ struct Answer {
 impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<()> {
         let accepted = database.open()?.accept_restore(self.reason.cause(), self.yes)?;
-        let AcceptedRestore { skipped, is_done: ids_are_raised } = accepted.ok_or_else(|| {
+        let AcceptedRestore { skipped, ids_are_raised } = accepted.ok_or_else(|| {
             let why = "cannot accept a restore: no tick has noticed one; after a restore while no \
                        tick ran, or a failover that lost runs, add --yes";
             Fault::new(Exit::Conflict, why)

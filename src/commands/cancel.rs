@@ -30,14 +30,12 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(self, database: &DatabaseFlags) -> anyhow::Result<Exit> {
-        let unfinished = || Status::that(|status| !status.is_final());
-        let (from, all) = if self.all_waiting {
-            (Status::that(|status| status.is_waiting()), Some("waiting"))
-        } else if self.all {
-            (unfinished(), Some("unfinished"))
+        let (from, word) = if self.all_waiting {
+            (Status::that(|status| status.is_waiting()), "waiting")
         } else {
-            (unfinished(), None)
+            (Status::that(|status| !status.is_final()), "unfinished")
         };
+        let all = if self.all_waiting || self.all { Some(word) } else { None };
         self.runs.check(all.is_some(), "--all-waiting or --all", "cancel")?;
         let store = database.open()?;
         let request = BulkRequest {

@@ -86,14 +86,14 @@ fn check_values(commands: &Command, matches: &ArgMatches) -> Result<(), clap::Er
     check_variables(command)?;
     for argument in command.get_arguments() {
         let (id, Some(long)) = (argument.get_id().as_str(), argument.get_long()) else { continue };
-        let values: Vec<_> = given.get_raw(id).into_iter().flatten().collect();
-        if !values.iter().any(|value| is_blank(value)) {
+        let values = || given.get_raw(id).into_iter().flatten();
+        if !values().any(is_blank) {
             continue;
         }
         let is_variable = given.value_source(id) == Some(ValueSource::EnvVariable);
         let source =
             if is_variable { variable_name(subcommand, long) } else { format!("--{long}") };
-        let is_list = values.len() > 1;
+        let is_list = values().count() > 1;
         return Err(refusal(if is_list {
             Fault::empty_element(&source)
         } else {
@@ -177,10 +177,10 @@ pub(super) fn without_unfit_variables(usage: clap::Error) -> Result<ArgMatches, 
             let is_kept = kept.contains(&argument.get_id());
             if is_kept { argument } else { argument.env(Resettable::Reset) }
         };
-        let parsed = commands
+        let reduced = commands
             .clone()
             .mut_subcommand(command.get_name(), |command| command.mut_args(drop_others));
-        parsed.try_get_matches()
+        reduced.try_get_matches()
     };
     // Returns the arguments that are missing with only these variables; `None`: no argument is.
     let missing = |ids: &[&Id]| {

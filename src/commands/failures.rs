@@ -143,12 +143,13 @@ impl Arguments {
             incident: incident_name,
         };
         let (output, shown, limit) = (self.output, &self.shown, self.limit);
-        if self.group {
-            let read = |limit| store.list_incidents(filter, limit);
-            print_first(output, shown, limit, "worst", &INCIDENTS, read)
-        } else {
-            let read = |limit| store.list_failures(filter, limit);
-            print_first(output, shown, limit, "newest", &ATTEMPTS, read)
-        }
+        let (which, table) = if self.group { ("worst", &INCIDENTS) } else { ("newest", &ATTEMPTS) };
+        print_first(output, shown, limit, which, table, |limit| {
+            if self.group {
+                store.list_incidents(filter, limit)
+            } else {
+                store.list_failures(filter, limit)
+            }
+        })
     }
 }

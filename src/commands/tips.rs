@@ -130,8 +130,8 @@ fn for_several_scopes(usage: &clap::Error) -> Option<String> {
     if !flags.iter().all(|flag| is_target(flag)) {
         return None;
     }
-    let commands: Vec<_> = flags.iter().map(|flag| format!("jobctl {name} {flag}")).collect();
-    Some(format!("to {name} the runs of each: {}", commands.join(" && ")))
+    let each: Vec<_> = flags.iter().map(|flag| format!("jobctl {name} {flag}")).collect();
+    Some(format!("to {name} the runs of each: {}", each.join(" && ")))
 }
 
 /// Returns the tip for a job's name in the place of a run's id, for a run's id in the place of a

@@ -318,14 +318,17 @@ pub(crate) fn check_name(name: &str) -> Result<(), String> {
 
 /// Checks the name of a queue and returns it.
 pub(crate) fn queue(name: &str) -> Result<String, String> {
-    let rule = "a queue's name has 1 to 63 letters, digits or _ . : -";
-    require(is_plain(name), || rule.to_owned()).map(|()| name.to_owned())
+    plain_name("queue", name)
 }
 
 /// Checks the name of a file and returns it.
 pub(crate) fn file(name: &str) -> Result<String, String> {
-    let rule = "a file's name has 1 to 63 letters, digits or _ . : -";
-    require(is_plain(name), || rule.to_owned()).map(|()| name.to_owned())
+    plain_name("file", name)
+}
+
+fn plain_name(what: &str, name: &str) -> Result<String, String> {
+    require(is_plain(name), || format!("a {what}'s name has 1 to 63 letters, digits or _ . : -"))?;
+    Ok(name.to_owned())
 }
 
 /// Returns whether a name has only letters, digits and `_.:-`, and begins with none of `.:-`. The

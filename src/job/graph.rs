@@ -91,7 +91,8 @@ impl<'a> PathSearch<'a> {
         for followed in &job.after {
             self.visit(followed);
         }
-        for enqueuer in self.enqueuers.get(name).cloned().unwrap_or_default() {
+        // Each job is visited once, so its entry is not read again.
+        for enqueuer in self.enqueuers.remove(name).unwrap_or_default() {
             self.visit(enqueuer);
         }
         self.path.pop();

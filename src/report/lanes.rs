@@ -243,27 +243,29 @@ fn words(job: &ReportJob) -> String {
 type Outcome = (&'static str, &'static str, fn(&Bin) -> i64);
 /// The bars of dead runs hang below the base line.
 const DEAD: Outcome = ("d", "dead", |bin| bin.dead);
-const FAILED: Outcome = ("f", "failed", |bin| bin.failed);
-const SUCCEEDED: Outcome = ("s", "ok", |bin| bin.succeeded);
-const CANCELLED: Outcome = ("c", "cancelled", |bin| bin.cancelled);
 /// The parts of the bars that stand on the base line, from this line up.
-const STANDING: [Outcome; 3] = [FAILED, SUCCEEDED, CANCELLED];
-const OUTCOMES: [Outcome; 4] = [DEAD, FAILED, SUCCEEDED, CANCELLED];
+const STANDING: [Outcome; 3] = [
+    ("f", "failed", |bin| bin.failed),
+    ("s", "ok", |bin| bin.succeeded),
+    ("c", "cancelled", |bin| bin.cancelled),
+];
+
+fn outcomes() -> impl Iterator<Item = &'static Outcome> {
+    std::iter::once(&DEAD).chain(&STANDING)
+}
 
 /// The shapes of a drawing: the running run, runs longer than a bin, and the bars of the bins. Each
 /// outcome has one path for all its bars.
 fn marks(job: &ReportJob, bins: &[&Bin], axis: &Axis) -> Markup {
     let long_runs = lines_of_long_runs(bins);
-    let classes = OUTCOMES.map(|(class, ..)| class);
-    // In the order of `OUTCOMES`.
-    let paths = std::iter::once(dead_bars(bins)).chain(standing_bars(bins));
+    let paths = [(DEAD.0, dead_bars(bins))].into_iter().chain(standing_bars(bins));
     html! {
         @if let Some(since) = job.running_since {
             @let (start, now) = (axis.position(since), axis.position(axis.now));
             path.r d=(format!("M{start:.2} {BASE}v-{RUNNING_HEIGHT}H{now:.2}v{RUNNING_HEIGHT}z")) {}
         }
         @if !long_runs.is_empty() { path.long d=(long_runs) {} }
-        @for (class, path) in classes.into_iter().zip(paths).filter(|(_, path)| !path.is_empty()) {
+        @for (class, path) in paths.filter(|(_, path)| !path.is_empty()) {
             path.(class) d=(path) {}
         }
         // The text that a browser shows when the mouse points at a bin.
@@ -283,13 +285,13 @@ fn dead_bars(bins: &[&Bin]) -> String {
     bins.iter().map(|bin| bar(bin, BASE, height(bin.dead, scale))).collect()
 }
 
-/// The paths of the parts of all standing bars, one for each outcome in `STANDING`.
-fn standing_bars(bins: &[&Bin]) -> [String; 3] {
+/// The paths of the parts of all standing bars, each with the class of its outcome.
+fn standing_bars(bins: &[&Bin]) -> [(&'static str, String); 3] {
     let scale = TALLEST / most(bins, &STANDING);
-    let mut paths = STANDING.map(|_| String::new());
+    let mut paths = STANDING.map(|(class, ..)| (class, String::new()));
     for bin in bins {
         let mut top = BASE;
-        for (path, (.., count)) in paths.iter_mut().zip(STANDING) {
+        for ((_, path), (.., count)) in paths.iter_mut().zip(STANDING) {
             let height = height(count(bin), scale);
             top -= height;
             *path += &bar(bin, top, height);
@@ -322,7 +324,7 @@ fn bar(bin: &Bin, top: i64, height: i64) -> String {
 
 /// The text about a bin: its time and its numbers.
 fn label(bin: &Bin, axis: &Axis) -> String {
-    let occurred = OUTCOMES.iter().filter(|(.., count)| count(bin) > 0);
+    let occurred = outcomes().filter(|(.., count)| count(bin) > 0);
     let counts: Vec<_> =
         occurred.map(|(_, word, count)| format!("{} {word}", grouped(count(bin)))).collect();
     format!("{}: {}", axis.show(axis.start(bin.index)), counts.join(", "))
@@ -331,7 +333,7 @@ fn label(bin: &Bin, axis: &Axis) -> String {
 /// The drawing as a table, with fewer rows than bins, and without outcomes that did not occur.
 fn table(bins: &[&Bin], axis: &Axis) -> Markup {
     let occurred: Vec<_> =
-        OUTCOMES.iter().filter(|(.., count)| bins.iter().any(|bin| count(bin) > 0)).collect();
+        outcomes().filter(|(.., count)| bins.iter().any(|bin| count(bin) > 0)).collect();
     let row = |bins: &[&Bin]| {
         let longest = bins.iter().filter_map(|bin| bin.longest).reduce(f64::max);
         let start = bins.first().map_or(0, |bin| bin.index - bin.index % ROW);

@@ -145,7 +145,7 @@ rows! {
         /// How many ids new runs must skip, so that the ids of lost runs do not come again.
         pub(crate) skipped: i64,
         /// Whether new runs skip them already: only the schema's owner may change the sequence.
-        pub(crate) is_done: bool,
+        pub(crate) ids_are_raised: bool,
     }
 
     /// A run of a job, see operate/old_runs.sql.
@@ -249,14 +249,12 @@ impl Store {
         after: i64,
         limit: i64,
     ) -> Result<Vec<AgedRun>> {
-        let doing = "look for old runs";
-        if dead {
-            let statement = query!("operate/old_dead_runs"; job, age, after, limit);
-            self.query(doing, Transaction::list, statement)
+        let statement = if dead {
+            query!("operate/old_dead_runs"; job, age, after, limit)
         } else {
-            let statement = query!("operate/old_runs"; job, age, after, limit);
-            self.query(doing, Transaction::list, statement)
-        }
+            query!("operate/old_runs"; job, age, after, limit)
+        };
+        self.query("look for old runs", Transaction::list, statement)
     }
 
     /// Returns the id of the newest run of a job; `None` if it has none.

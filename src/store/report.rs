@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::row::rows;
 use super::statement::query;
 use super::status::{Flow, Purpose, WorkFacts, Worker, list_workers, read_work};
-use super::{Incident, Result, Store, Timeouts};
+use super::{Incident, Result, Store};
 use crate::job::thresholds::{TICK_OVERDUE, Thresholds};
 
 /// The window and the limits of the report.
@@ -166,8 +166,7 @@ impl Store {
         &self,
         scope_of: impl Fn(DateTime<Utc>, &WorkFacts) -> Scope,
     ) -> Result<Snapshot> {
-        let timeouts = Timeouts { reads_one_snapshot: true, ..self.timeouts };
-        self.transact_within(timeouts, "read the report", |transaction| {
+        self.read_snapshot("read the report", |transaction| {
             let mut work = read_work(transaction, None, &Thresholds::default(), Purpose::Report)?;
             let now = work.now;
             let scope = scope_of(now, &work);

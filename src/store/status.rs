@@ -12,7 +12,7 @@ use super::definitions::SHOWN_APPLICATION_SCHEDULES;
 use super::row::{PgResult, rows, timestamp};
 use super::statement::query;
 use super::transaction::Transaction;
-use super::{Result, Store, Timeouts};
+use super::{Result, Store};
 use crate::job::due::{self, Scheduled};
 use crate::job::finding_code::Code;
 use crate::job::thresholds::{TICK_OVERDUE, Thresholds};
@@ -231,8 +231,7 @@ impl Store {
     /// Reads the status of each job, or only of `job`, and the workers and the longest running
     /// runs.
     pub(crate) fn status(&self, job: Option<String>) -> Result<Overview> {
-        let timeouts = Timeouts { reads_one_snapshot: true, ..self.timeouts };
-        self.transact_within(timeouts, "read the status", |transaction| {
+        self.read_snapshot("read the status", |transaction| {
             let mut jobs: Vec<JobStatus> = transaction.list(query!("look/status_jobs"; job))?;
             let figures: Vec<Figures> = transaction.list(query!("look/figures"; job))?;
             let by_job: HashMap<_, _> = figures.iter().map(|one| (&one.job_type, one)).collect();
@@ -262,8 +261,7 @@ impl Store {
         jobs: Option<Vec<String>>,
         thresholds: Thresholds,
     ) -> Result<WorkFacts> {
-        let timeouts = Timeouts { reads_one_snapshot: true, ..self.timeouts };
-        self.transact_within(timeouts, "inspect the work", |transaction| {
+        self.read_snapshot("inspect the work", |transaction| {
             read_work(transaction, jobs.as_ref(), &thresholds, Purpose::Problems)
         })
     }

@@ -72,6 +72,16 @@ impl Store {
         self.transact_within(self.timeouts, doing, work)
     }
 
+    /// Runs `work` as `transact` does, in a transaction that only reads, and shows one moment.
+    pub(super) fn read_snapshot<'a, T>(
+        &'a self,
+        doing: &str,
+        work: impl FnMut(&mut Transaction<'a>) -> PgResult<T>,
+    ) -> Result<T> {
+        let timeouts = Timeouts { reads_one_snapshot: true, ..self.timeouts };
+        self.transact_within(timeouts, doing, work)
+    }
+
     /// Runs `work` as `transact` does, with these timeouts. If `checks_version` is set, the
     /// transaction first checks the schema's version.
     pub(super) fn transact_within<'a, T>(

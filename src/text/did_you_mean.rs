@@ -22,8 +22,13 @@ pub(crate) fn nearest<'a>(
 
 /// Returns `; did you mean ...?` with the nearest candidate; empty if none is near.
 pub(crate) fn suggestion<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> String {
-    match nearest(word, candidates) {
-        Some(candidate) => format!("; did you mean `{candidate}`?"),
+    question(nearest(word, candidates))
+}
+
+/// Returns `; did you mean ...?` with this word; empty without one.
+pub(crate) fn question(meant: Option<&str>) -> String {
+    match meant {
+        Some(meant) => format!("; did you mean `{meant}`?"),
         None => String::new(),
     }
 }
@@ -74,7 +79,7 @@ pub(crate) fn key_suggestion<'a>(
         Some(ours @ &"max_attempts") => {
             format!("; did you mean `{ours}`, which counts the first attempt, too?")
         }
-        Some(ours) => format!("; did you mean `{ours}`?"),
+        Some(ours) => question(Some(ours)),
         None => suggestion(word, known),
     }
 }

@@ -72,10 +72,7 @@ impl Listing {
         let similar = names
             .rfind(|other| other.split('_').any(|part| part == word))
             .or_else(|| did_you_mean::nearest(&word, self.names.iter().map(String::as_str)));
-        let suggestion = match similar {
-            Some(similar) => format!("; did you mean `{similar}`?"),
-            None => String::new(),
-        };
+        let suggestion = did_you_mean::question(similar);
         let known = self.names.join(", ");
         Err(format!("unknown field `{name}`; allowed are {known}{suggestion}"))
     }

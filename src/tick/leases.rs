@@ -117,10 +117,10 @@ impl Leases {
         now: Instant,
         before: Instant,
     ) -> (Vec<FencingToken>, Vec<FencingToken>, Option<Instant>) {
-        let (mut rows, mut kept, mut next) = (Vec::new(), Vec::new(), None::<Instant>);
+        let (mut rows, mut kept, mut next) = (Vec::new(), Vec::new(), None);
         for (claim, lease) in &self.held {
             let Some(from) = lease.renew_from.filter(|_| lease.expires < before) else { continue };
-            next = next.into_iter().chain([from]).min();
+            next = Some(next.map_or(from, |next: Instant| next.min(from)));
             if now < from {
                 continue;
             }

@@ -82,8 +82,8 @@ pub(crate) fn release_followers(
         if !has_changed {
             // Other sessions have locked the tried runs, except those that were rejected.
             for run in tried {
-                let was_rejected = !left_out.insert(run);
-                is_locked |= !was_rejected;
+                let was_locked = left_out.insert(run);
+                is_locked |= was_locked;
             }
         }
         if !slice.try_begin() {

@@ -280,6 +280,12 @@ impl TestDb {
         self.query(&format!("SELECT status FROM jobctl.job_runs WHERE id = {id}"))
     }
 
+    /// Returns the status of each run, in the order of the ids.
+    #[track_caller]
+    pub fn statuses(&self) -> String {
+        self.query("SELECT string_agg(status, ' ' ORDER BY id) FROM jobctl.job_runs")
+    }
+
     /// Returns a column, or any expression, of a run.
     #[track_caller]
     pub fn of_run(&self, id: i64, expression: &str) -> String {

@@ -146,11 +146,10 @@ fn of_offset(name: &str) -> Option<String> {
     let use_name = "write a name such as Europe/Berlin, which follows daylight saving time";
     let number: u8 = hours.parse().ok()?;
     let fixed_zone = format!("Etc/GMT{reversed_sign}{number}");
-    Some(if minutes != "00" {
-        use_name.to_owned()
-    } else if number == 0 {
+    let has_full_hours = minutes == "00";
+    Some(if has_full_hours && number == 0 {
         "write UTC".to_owned()
-    } else if zone_data::load(&fixed_zone).is_some() {
+    } else if has_full_hours && zone_data::load(&fixed_zone).is_some() {
         format!(
             "{use_name}, or {fixed_zone}, which is {number} h {direction} UTC: its sign is reversed"
         )

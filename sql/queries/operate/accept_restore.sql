@@ -2,7 +2,8 @@
 -- their hosts remember a newer database. Now ticks start runs again.
 -- $1  host_user    $2  reason    $3  unnoticed: accept it even if no tick has noticed the restore
 -- One row: how many ids new runs must skip (`skipped`), and whether this login could make the
--- sequence skip them (`is_done`). Zero rows: no tick has noticed a restore that is not accepted.
+-- sequence skip them (`ids_are_raised`). Zero rows: no tick has noticed a restore that is not
+-- accepted.
 --
 -- New runs must not get the ids of runs that were enqueued after the backup, because keys contain
 -- ids: HTTP receivers and hosts have seen a key such as jobctl-run-17. So the sequence skips a
@@ -23,7 +24,7 @@ SELECT
                 greatest(nextval('jobctl.job_runs_id_seq'), newest.id) + skipped.ids
             ) IS NOT NULL
         ELSE false
-    END AS is_done
+    END AS ids_are_raised
 FROM accepted
 CROSS JOIN (
     SELECT coalesce(max(run.id), 0) AS id

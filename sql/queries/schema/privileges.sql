@@ -29,7 +29,7 @@ WITH objects AS (
             'pg_class'::regclass,
             oid,
             CASE relkind WHEN 'S' THEN 'SEQUENCE ' ELSE 'TABLE ' END || oid::regclass,
-            NULL AS function,
+            NULL,
             relowner,
             relacl
         FROM pg_class
@@ -45,7 +45,7 @@ WITH objects AS (
             'pg_type'::regclass,
             oid,
             'TYPE ' || oid::regtype,
-            NULL AS function,
+            NULL,
             typowner,
             typacl
         FROM pg_type

@@ -53,8 +53,11 @@ impl HostPolicy {
     /// `0x7f.1`.
     pub(super) fn reach(&self, host: &str) -> Option<Reach> {
         let Self(entries) = self;
+        if entries.is_empty() {
+            return Some(Reach::Everywhere);
+        }
         let host = Entry::exact(host);
-        if entries.is_empty() || entries.contains(&host) {
+        if entries.contains(&host) {
             return Some(Reach::Everywhere);
         }
         let is_matched = entries.iter().any(|entry| entry.is_pattern_of(&host));

@@ -90,12 +90,11 @@ impl Machine {
                 self.phase_ends = Some(self.now + timeout);
             }
             Phase::Leaving => {
+                // A tick that was asked to stop has little time.
                 if before.is_stopping() {
-                    // A tick that was asked to stop has little time.
-                    self.may_prune = false;
                     self.phase_ends = Some(self.now + IDLE_END_TIMEOUT);
                 }
-                if self.failure.is_some() {
+                if before.is_stopping() || self.failure.is_some() {
                     self.may_prune = false;
                 }
             }
